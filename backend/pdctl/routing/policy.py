@@ -1,0 +1,90 @@
+"""What a routing policy is: candidates in, one of them out, with the reason in words.
+
+A policy never sees clients, URLs or engine metrics; what it may weigh is in `Candidate`. Candidates
+have passed every filter (accepting, not suspect, with room) before a policy is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pdctl.domain.ids import InstanceId
+from pdctl.routing.facts import RequestFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An instance that could take the leg now. Tokens are estimated as `facts` estimates them.
+
+    What follows `last_chosen` is filled in only for policies with `wants_history`; a figure that
+    has not been measured is None.
+    """
+
+    id: InstanceId
+    legs: int = 0
+    """Legs open or reserved on it."""
+    tokens: int = 0
+    """Estimated prompt tokens of those legs."""
+    last_chosen: int = 0
+    """Position of its last leg in the router's count of all legs; 0 when it never had one."""
+    ahead: int = 0
+    """Of those tokens, what it has still to compute (at most): the queue before a new prompt."""
+    cached: int = 0
+    """Tokens of this request's prompt whose KV it should hold, by this router's own history."""
+    computes: int = 0
+    """Prompt tokens that this leg would have it compute."""
+    pulls: int = 0
+    """Prompt tokens whose KV this leg would have it pull."""
+    kv_full: bool = False
+    """Its engine said, at most a few seconds ago, that nearly all of its KV is in use."""
+    prefill_rate: float | None = None
+    """Prompt tokens that it computes in a second."""
+    pull_rate: float | None = None
+    """Prompt tokens whose KV it pulls in a second."""
+    step_s: float | None = None
+    """Seconds between two tokens of one stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The chosen instance and why, in words for an operator."""
+
+    id: InstanceId
+    reason: str
+
+
+class Chance(Protocol):
+    """Random numbers as an argument (`random.Random` fits)."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class Policy(Protocol):
+    """A way to choose.
+
+    A policy that weighs the later fields of `Candidate` has `wants_history = True`: prompts are
+    then hashed and legs measured. One that can foretell a time to first token has
+    `expected_s(candidates)`, in seconds by id: a router may then prefill where the answer is.
+    """
+
+    name: str
+
+    def choose(
+        self, candidates: Sequence[Candidate], facts: RequestFacts, rng: Chance
+    ) -> Choice | None:
+        """One of `candidates`, which is left as it was; None only when it is empty."""
+        ...
+
+
+def least(candidates: Iterable[Candidate]) -> Candidate:
+    """The one with the least work: prompt tokens, then legs, then longest unused, then by id."""
+    return min(candidates, key=lambda one: (one.tokens, one.legs, one.last_chosen, one.id))
+
+
+def work(one: Candidate) -> str:
+    """Its work in words."""
+    return f"{one.legs} {'leg' if one.legs == 1 else 'legs'}, ~{one.tokens} tokens in flight"

@@ -1,0 +1,1 @@
+"""Measurements that are part of the product: each prints one table and takes under a minute."""
