@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
 import pytest_asyncio
+import uvloop
 from tests.gateway.desk import Desk
 from tests.gateway.rogue import Rogue
 
@@ -13,6 +16,13 @@ from pdctl.simulated import SimConfig, SimulatedEngine
 
 Engines = Callable[..., Awaitable[SimulatedEngine]]
 Rogues = Callable[[str], Awaitable[Rogue]]
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that carries the data plane in use: its transports are of classes of their own."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest_asyncio.fixture

@@ -57,6 +57,7 @@ class Worker:
         self._moved = asyncio.Event()
         self._writer: asyncio.StreamWriter | None = None
         self._sender: asyncio.Task[None] | None = None
+        self._controlled: asyncio.Task[None] | None = None
         self._desk: Desk | None = None
         self._drain: asyncio.Task[None] | None = None
         self._pumping: asyncio.Task[None] | None = None
@@ -80,8 +81,11 @@ class Worker:
             server.close()
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - a socket file of our own
             await settle(self._pumping, beat, *([self._sender] if self._sender else []))
-            if self._writer is not None:
+            if self._writer is not None and self._controlled is not None:
                 self._writer.close()
+                await asyncio.wait(
+                    [self._controlled], timeout=1
+                )  # cancelled, it would leave a traceback
 
     async def _beat(self) -> None:
         while True:
@@ -106,7 +110,7 @@ class Worker:
             self._writer.close()
         if self._sender is not None:
             await settle(self._sender)
-        self._writer = writer
+        self._writer, self._controlled = writer, asyncio.current_task()
         self._backlog.rewind()
         self._sender = spawn(self._tell(writer), name="sender")
         self._sender.add_done_callback(lambda _: writer.close())  # it is no wire that tells nothing
