@@ -18,6 +18,7 @@ from pdctl.api import create_api
 from pdctl.api.exposition.route import families
 from pdctl.domain.handoff import Circuit, Load
 from pdctl.domain.instance import EngineStats
+from pdctl.domain.kv_events import KvFollowed
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \| ([^|]+) \|$", re.MULTILINE)
@@ -35,7 +36,7 @@ def test_every_family_is_documented_as_it_is(world: World, clock: VirtualClock) 
     first = world.state.fleet.instances[0]
     world.change(first.id, first.phase, first.reason, "", stats=full(clock))
     load = Load(0, {"decode-0": 1}, 0, {"pd": 1}, {"decode-0": Circuit("open", "refused")})
-    world.load = load
+    world.load = replace(load, kv_events={"decode-0": KvFollowed("", 7, 1, 1, 0, 0.0)})
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     documented = {
         name: (type_, set(re.findall(r"`(\w+)`", labels)))

@@ -9,6 +9,8 @@ from tests.fakes.world import World
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import ClientError, Conflict
 from pdctl.contract.plans import ChangeBody
+from pdctl.domain.handoff import Load
+from pdctl.domain.kv_events import KvFollowed
 from pdctl.domain.lifecycle import Phase, Reason
 
 PATH = "/api/v1/router"
@@ -86,3 +88,18 @@ async def test_plans_and_undo_know_settings(client: AdminClient, world: World) -
     ]  # fmt: skip
     bad = await client.plan(ChangeBody(router={"decode_policy": "x", "retries": 3}))
     assert [one.code for one in bad.refused] == ["no_such_policy"]
+
+
+async def test_how_kv_events_are_followed_is_shown(client: AdminClient, world: World) -> None:
+    assert (await client.router()).kv_events == []
+    last = world.plane.clock.monotonic() - 4.0
+    followed = {"b": KvFollowed(why_not="stale"), "a": KvFollowed("", 7, 2, 1, 1, last)}
+    world.load = Load(0, kv_events=followed)
+    first, second = (await client.router()).kv_events
+    assert (first.instance, first.blocks, first.gaps, first.last_event_age_s) == ("a", 7, 2, 4.0)
+    assert (second.instance, second.why_not, second.last_event_age_s) == ("b", "stale", None)
+
+
+async def test_a_plan_names_the_pools_that_publish_nothing(client: AdminClient) -> None:
+    plan = await client.plan(ChangeBody(router={"decode_policy": "kv_events"}))
+    assert "publish no KV events: chosen by history there" in plan.steps[0].why

@@ -165,3 +165,26 @@ def test_equal_dtypes_by_two_names_match() -> None:
         '[pools.decode]\ncores = ["1"]\nargs.dtype = "float16"\n'
     )
     assert read(text).shape == "1p1d"
+
+
+@pytest.mark.parametrize(
+    ("router", "pool", "publishing"),
+    [
+        ("", "", ""),
+        ('prefill_policy = "kv_events"', "", "pb"),
+        ('decode_policy = "kv_events"', "", "pdb"),
+        ("", "kv_events = true", "d"),
+        ('decode_policy = "kv_events"', "kv_events = false", "pb"),
+        ('decode_policy = "kv_events"', "args.data-parallel-size = 2", "pb"),
+    ],
+)
+def test_pools_publish_kv_events_as_the_policies_need_or_as_they_are_told(
+    router: str, pool: str, publishing: str
+) -> None:
+    spec = read(
+        '[fleet]\nmodel = "m"\n[engine]\nkind = "simulated"\n'
+        f"[router]\n{router}\n"
+        '[pools.p]\nrole = "prefill"\n[pools.b]\nrole = "both"\n'
+        f'[pools.d]\nrole = "decode"\n{pool}\n'
+    )
+    assert {one.name for one in spec.pools if one.kv_events} == set(publishing)

@@ -28,6 +28,8 @@ CANDIDATES = st.lists(
         last_chosen=st.integers(0, 99),
         ahead=st.integers(0, 9999),
         cached=st.integers(0, 200),
+        by_events=st.booleans(),
+        no_events=st.sampled_from(["", "publishes none"]),
         kv_full=st.booleans(),
         computes=st.integers(0, 200),
         pulls=st.integers(0, 200),
@@ -187,3 +189,26 @@ def test_cost_passes_over_full_ones_while_others_have_room() -> None:
     assert cost(full, roomy).id == "roomy"
     assert "1 with full KV passed over" in cost(full, roomy).reason
     assert cost(full).id == "full"
+
+
+def test_kv_events_go_by_what_is_held_then_by_what_is_sure() -> None:
+    a, b, c = (InstanceId(name) for name in "abc")
+    facts = replace(FACTS, prompt_tokens=1024)
+
+    def pick(*candidates: Candidate) -> Choice:
+        choice = load("kv_events").choose(candidates, facts, Random(0))
+        assert choice is not None
+        return choice
+
+    sure = Candidate(b, cached=768, by_events=True, tokens=900)
+    guess = Candidate(a, cached=768, no_events="had a gap")
+    assert pick(guess, sure, Candidate(c)) == Choice(
+        b, "768 of 1024 tokens cached by its own events, 0 legs, ~900 tokens in flight"
+    )
+    longer = replace(guess, cached=800)
+    said = pick(longer, sure).reason
+    assert said.startswith("~800 of ~1024 tokens cached by this router's history (had a gap), ")
+    busy = pick(replace(sure, legs=9), Candidate(a, by_events=True))
+    assert busy.id == "a"
+    assert busy.reason.startswith("none of 1024 tokens cached by its own events; least loaded of 2")
+    assert busy.reason.endswith("; one with 768 cached has 8 legs or more")

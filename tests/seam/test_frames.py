@@ -9,6 +9,7 @@ from tests.adapters.routers.test_merging import TABLE
 from tests.router_worker.stories import RECORD
 
 from pdctl.domain.handoff import Circuit, Load, RequestRecord, Suspect
+from pdctl.domain.kv_events import KvFollowed
 from pdctl.domain.table import RoutingTable
 from pdctl.seam import frames
 
@@ -29,7 +30,8 @@ async def test_a_record_crosses_whole() -> None:
 
 async def test_load_and_suspicion_cross_whole() -> None:
     circuits = {"decode-0": Circuit("open", "refused")}
-    load = Load(3, {"decode-0": 2}, 1, {RECORD.path: 2}, circuits, {"p": (2, 8.5)})
+    kv = {"p": KvFollowed("stale", 5, 3, 2, 1, 9.5)}
+    load = Load(3, {"decode-0": 2}, 1, {RECORD.path: 2}, circuits, {"p": (2, 8.5)}, kv)
     doubt = Suspect("decode-0", 4, "refused")
     reader = stream(frames.pack(frames.LOAD, load=load) + frames.pack_fact(1, doubt, again=False))
     first, second = await frames.read(reader), await frames.read(reader)

@@ -9,11 +9,12 @@ from pdctl.api.context import Plane, Who
 from pdctl.api.desired import want
 from pdctl.api.etag import Expected, tag
 from pdctl.api.views import simulated
-from pdctl.contract.router import RouterPatch, RouterView
+from pdctl.contract.router import KvEventsView, RouterPatch, RouterView
 from pdctl.control.plane import ControlPlane
 from pdctl.domain import live
 from pdctl.domain.change import Change
 
+_TOLD = ("why_not", "blocks", "gaps", "replays", "forgotten")
 router = APIRouter(prefix="/router", tags=["router"])
 
 
@@ -40,6 +41,16 @@ async def patch_router(
     return _view(plane)
 
 
+def _followed(plane: ControlPlane) -> list[KvEventsView]:
+    now = plane.clock.monotonic()
+    found = []
+    for id_, one in sorted(plane.load().kv_events.items()):
+        age = None if one.last_event is None else max(0.0, now - one.last_event)
+        told = {name: getattr(one, name) for name in _TOLD}
+        found.append(KvEventsView(instance=id_, last_event_age_s=age, **told))
+    return found
+
+
 def _view(plane: ControlPlane) -> RouterView:
     desired = plane.state.fleet.desired
     return RouterView(
@@ -47,5 +58,6 @@ def _view(plane: ControlPlane) -> RouterView:
         policies=list(plugins.names(plugins.POLICIES)),
         workers=desired.router.workers,
         revision=desired.revision,
+        kv_events=_followed(plane),
         simulated=simulated(plane),
     )

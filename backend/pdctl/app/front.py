@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pdctl import __version__
 from pdctl.adapters.clock import SystemClock
+from pdctl.adapters.kv_events import ZmqFeed
 from pdctl.adapters.routers.processes import ProcessDataPlane, clear
 from pdctl.adapters.store.repository import SqlStore
 from pdctl.app.life import RouterPart
@@ -38,7 +39,7 @@ async def front_of(
     home = state_dir / "run" / "router"
     if not spec.workers:
         await clear(home)
-        return Front(LocalDataPlane(spec.host, spec.port, clock=clock))
+        return Front(LocalDataPlane(spec.host, spec.port, clock=clock, feed=ZmqFeed()))
 
     async def known(record: RequestRecord) -> bool:
         stored = await store.request(record.id)

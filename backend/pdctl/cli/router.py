@@ -10,7 +10,7 @@ from pdctl.cli.terminal import SIMULATED, ExitCode, Stop, Terminal
 from pdctl.cli.verb import ask, verb
 
 if TYPE_CHECKING:
-    from pdctl.contract.router import RouterView
+    from pdctl.contract.router import KvEventsView, RouterView
 
 EXAMPLES = """
   pdctl router
@@ -49,6 +49,18 @@ def register(app: typer.Typer) -> None:
         return None
 
 
+def _followed(one: KvEventsView) -> str:
+    """For example "96 blocks, last event 3 s ago, 1 gap (1 filled)"."""
+    if one.why_not:
+        return one.why_not
+    age = one.last_event_age_s
+    since = "no event yet" if age is None else f"last event {age:.0f} s ago"
+    words = [f"{one.blocks} blocks", since]
+    if one.gaps:
+        words.append(f"{one.gaps} gaps ({one.replays} filled, {one.forgotten} forgotten)")
+    return ", ".join(words)
+
+
 def _show(terminal: Terminal, view: RouterView) -> None:
     if terminal.json:
         terminal.document(view)
@@ -59,6 +71,8 @@ def _show(terminal: Terminal, view: RouterView) -> None:
     for name in LIVE:
         value = getattr(view, name)
         terminal.data(f"{name:<{width}}  {'none' if value == '' else value}")
+    for one in view.kv_events:
+        terminal.data(f"kv events  {one.instance}  {_followed(one)}")
     terminal.say(f"Policies: {', '.join(view.policies)}.")
     if view.simulated:
         terminal.say(SIMULATED)

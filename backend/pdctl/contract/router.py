@@ -24,6 +24,24 @@ MEANINGS = {
 """What each setting is that is switched while requests run; the order is that of the faces."""
 
 
+class KvEventsView(Wire):
+    """How the router follows one instance's KV events."""
+
+    instance: str
+    why_not: str = ""
+    """Why they tell nothing now; empty while they tell what it holds."""
+    blocks: int = 0
+    """KV blocks that every router worker knows it to hold."""
+    gaps: int = 0
+    """Times that messages were missing."""
+    replays: int = 0
+    """Gaps that the engine filled when asked."""
+    forgotten: int = 0
+    """Gaps that it could not fill: what was known was forgotten."""
+    last_event_age_s: float | None = None
+    """Seconds since its last event; null: none yet."""
+
+
 class RouterView(Wire):
     """How new requests are routed now."""
 
@@ -44,6 +62,8 @@ class RouterView(Wire):
     workers: int
     """Processes that serve the front door; 0: the control plane's own."""
     revision: int
+    kv_events: list[KvEventsView] = Field(default_factory=list)
+    """By instance, while a policy asks for them."""
     simulated: bool = False
     """The engines of this fleet are simulated: no vLLM serves these requests."""
 

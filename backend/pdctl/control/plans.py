@@ -386,7 +386,7 @@ def _checked(changed: Changed, fleet: Fleet) -> Changed:
 def _switched(old: FleetSpec, new: FleetSpec) -> list[str]:
     """What is different for requests from now on, in words."""
     said = [f"new requests take {new.mode} from now on"] if old.mode is not new.mode else []
-    return [*said, *live.differences(old.router, new.router)]
+    return [*said, *live.differences(old.router, new.router), *live.unpublished(old, new)]
 
 
 def _with_route(steps: Sequence[Step], switched: Sequence[str]) -> tuple[Step, ...]:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pdctl.domain.kv_events import KvFollowed
+
 
 class Path(StrEnum):
     """The way a request took."""
@@ -155,6 +157,8 @@ class Load:
     held: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By prefill instance: KV that was computed and not pulled yet: how many requests, and since
     when the oldest (the machine's monotonic seconds: routers run where the control plane does)."""
+    kv_events: dict[str, KvFollowed] = field(default_factory=dict)
+    """By instance, how its KV events are followed; empty while no policy asks for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from pdctl.domain.errors import OperatorError
-from pdctl.domain.topology import RouterSpec, SloSpec
+from pdctl.domain.topology import FleetSpec, Role, RouterSpec, SloSpec
 
 Value = str | int
 ADMISSIONS = ("off", "queue", "refuse")
 """What becomes of a request that would miss its objective."""
 Settings = Sequence[tuple[str, Value]]
+KV_EVENTS = "kv_events"
+"""The policy that needs instances to publish what they hold."""
 POLICIES = ("prefill_policy", "decode_policy")
 BOUNDS = {
     "pd_min_prompt_tokens": (0, 10_000_000),
@@ -38,6 +40,25 @@ def differences(old: RouterSpec, new: RouterSpec) -> list[str]:
     pairs = ((name, getattr(old, name), getattr(new, name)) for name in LIVE)
     return [
         f"router.{name} {_shown(was)} -> {_shown(now)}" for name, was, now in pairs if was != now
+    ]
+
+
+def unpublished(old: FleetSpec, new: FleetSpec) -> list[str]:
+    """Pools whose instances the policy kv_events is to choose, and that publish no events."""
+    whole, prefill = (
+        getattr(new.router, name) == KV_EVENTS != getattr(old.router, name)
+        for name in ("decode_policy", "prefill_policy")
+    )
+    silent = [
+        pool.name
+        for pool in new.pools
+        if not pool.kv_events and (whole or (prefill and pool.role is not Role.DECODE))
+    ]
+    if not silent:
+        return []
+    return [
+        f"{', '.join(silent)} publish no KV events: chosen by history there, until a fleet file "
+        "with this policy is applied, which relaunches them"
     ]
 
 

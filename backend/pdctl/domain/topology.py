@@ -100,6 +100,8 @@ class PoolSpec:
     ones start before old ones go, where a slot is free. 0: old ones go first, always."""
     elastic: bool = False
     """Launched so that it can serve either role: elastic pools exchange instances as they run."""
+    kv_events: bool = False
+    """Launched so that it publishes what its KV cache holds, for the policy of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ class FleetSpec:
 
 def fingerprint(fleet: FleetSpec, pool: PoolSpec) -> str:
     """Hash of everything that changes an instance's launch: a resize is never a redeploy."""
-    launch = (
+    launch: tuple[object, ...] = (
         fleet.model, fleet.served_name,
         fleet.engine.kind, fleet.engine.launcher, fleet.engine.python,
         sorted(fleet.engine.args), sorted(fleet.engine.env),
@@ -251,4 +253,6 @@ def fingerprint(fleet: FleetSpec, pool: PoolSpec) -> str:
         "elastic" if pool.elastic else pool.role.value,
         sorted(pool.args), sorted(pool.env), pool.shutdown_timeout_s,
     )  # fmt: skip
+    if pool.kv_events:
+        launch = (*launch, "kv_events")  # others keep the hash that they were launched with
     return hashlib.sha256(json.dumps(launch, default=str).encode()).hexdigest()[:12]

@@ -86,6 +86,7 @@ def _pool() -> Fields:
         "drain_timeout": Field(v.seconds(0, DAY_S), 300.0),
         "surge": Field(v.whole(0, 1024), 1),
         "elastic": Field(v.boolean, False),
+        "kv_events": Field(v.boolean),
         "args": Field(_anything),
         "env": Field(_anything),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pdctl.domain.topology import FleetSpec
-from pdctl.fleetfile import rules, schema, source, vllm_rules
+from pdctl.fleetfile import publishing, rules, schema, source, vllm_rules
 from pdctl.fleetfile.mistakes import ERROR, FleetFileError, Mistake
 from pdctl.fleetfile.reader import Findings
 
@@ -22,6 +22,7 @@ def check(text: str, path: Path | str) -> tuple[FleetSpec | None, tuple[Mistake,
     spec = schema.build(values, found, Path(path))
     rules.apply(spec, values, found)
     vllm_rules.apply(spec, values, found)
+    publishing.apply(spec, values, found)
     unique = dict.fromkeys(found.mistakes)
     ordered = tuple(sorted(unique, key=lambda one: (one.line, one.column, one.severity)))
     return (None if found.failed else spec), ordered

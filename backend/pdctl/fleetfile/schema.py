@@ -22,7 +22,7 @@ from pdctl.domain.topology import (
     RouterSpec,
     SloSpec,
 )  # fmt: skip
-from pdctl.fleetfile import keys, signals
+from pdctl.fleetfile import keys, publishing, signals
 from pdctl.fleetfile import values as v
 from pdctl.fleetfile.mistakes import Key, dotted, nearest
 from pdctl.fleetfile.paths import expand, reference
@@ -52,7 +52,7 @@ def build(values: dict[str, Any], found: Findings, path: Path) -> FleetSpec:
         model = expand(model, path, found, ("fleet", "model"), only_paths=True)
     pools = _pools(top["pools"], found, path, fields["pools"])
     ports = part("ports")
-    return FleetSpec(
+    spec = FleetSpec(
         name=fleet["name"] or path.stem,
         model=model,
         served_name=fleet["served_name"] or _served_name(model),
@@ -68,6 +68,7 @@ def build(values: dict[str, Any], found: Findings, path: Path) -> FleetSpec:
         signals=signals.read(top["signals"], found, path),
         source=str(path),
     )
+    return publishing.resolved(spec, values)
 
 
 def _served_name(model: str) -> str:

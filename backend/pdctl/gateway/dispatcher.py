@@ -51,8 +51,8 @@ class Dispatcher:
         """What is open now."""
         seq = self.board.table.seq if self.board else 0
         paths, circuits = dict(self.ledger.paths), self._breakers.circuits()
-        held = self.ledger.held()
-        return Load(seq, self.ledger.inflight(), len(self._line), paths, circuits, held)
+        held, followed = self.ledger.held(), self.memory.holdings.told()
+        return Load(seq, self.ledger.inflight(), len(self._line), paths, circuits, held, followed)
 
     def push(self, table: RoutingTable) -> None:
         """Decide by this table from now on, also for those who wait."""
@@ -138,7 +138,9 @@ class Dispatcher:
             avoid = Avoid(avoid.instances | suspects, avoid.pairs)
         loads: Loads = self.ledger.loads
         if self.board.wants_history:
-            loads = self.memory.informed(loads, self.board.everyone, facts)
+            loads = self.memory.informed(
+                loads, self.board.everyone, facts, by_events=self.board.wants_events
+            )
         route = decide(facts, self.board, loads, self._rng, avoid)
         if is_first and isinstance(route, Route):
             route = admit(facts, self.board, loads, route, waited_s)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pdctl.domain.table import RoutingTable, Target
+from pdctl.gateway.holdings import Holdings
 from pdctl.routing.facts import RequestFacts
 from pdctl.routing.figures import Figures, Rate
 from pdctl.routing.policy import Candidate
@@ -30,6 +31,7 @@ class Memory:
     """By instance; asked and told by the dispatcher and by requests under way."""
 
     def __init__(self) -> None:
+        self.holdings = Holdings()
         self._starts: dict[str, _Start] = {}
         self._per_guess = Rate()
         """Tokens that engines counted for each that was guessed: there is one tokenizer."""
@@ -40,6 +42,7 @@ class Memory:
         self._starts = {
             id_: one for id_, one in self._starts.items() if named.get(id_) == one.generation
         }
+        self.holdings.renew(table)
 
     def of(self, target: Target) -> Figures:
         """The figures of a target's start."""
@@ -62,8 +65,9 @@ class Memory:
             self._start(target).prompts.add(facts.prefix)
 
     def informed(
-        self, loads: Mapping[str, Candidate], targets: Iterable[Target], facts: RequestFacts
-    ) -> dict[str, Candidate]:
+        self, loads: Mapping[str, Candidate], targets: Iterable[Target], facts: RequestFacts,
+        *, by_events: bool = False,
+    ) -> dict[str, Candidate]:  # fmt: skip
         """The loads of `targets`, with all that is known of them and of this prompt."""
         found = {}
         for target in targets:
@@ -71,9 +75,12 @@ class Memory:
             figures, cached = start.figures, start.prompts.cached(facts.prefix)
             if facts.guessed:
                 cached = cached * facts.prompt_tokens // facts.guessed
+            held, why_not = self.holdings.cached(target, facts) if by_events else (None, "")
             found[str(target.id)] = replace(
                 load,
-                cached=min(cached, facts.prompt_tokens),
+                cached=min(cached if held is None else held, facts.prompt_tokens),
+                by_events=held is not None,
+                no_events=why_not,
                 kv_full=target.kv_full,
                 prefill_rate=figures.prefill.value,
                 pull_rate=figures.pull.value,

@@ -18,6 +18,7 @@ from pdctl.domain.table import RoutingTable
 from pdctl.gateway.dispatcher import Dispatcher
 from pdctl.gateway.door import Door, room
 from pdctl.gateway.exchange import Services
+from pdctl.gateway.following import Feed, Following
 from pdctl.gateway.front import Front
 from pdctl.gateway.headers import request_id
 from pdctl.gateway.legs import connector
@@ -32,9 +33,10 @@ BACKLOG = 4096
 class LocalDataPlane(DataPlane):
     """The router, serving in this process."""
 
-    def __init__(self, host: str, port: int, *, clock: Clock) -> None:
+    def __init__(self, host: str, port: int, *, clock: Clock, feed: Feed | None = None) -> None:
         self._host, self._port, self._clock = host, port, clock
         self._dispatcher = Dispatcher(clock.monotonic)
+        self._following = self._followed_by(feed) if feed else None
         self._services: Services | None = None
         self._front: Front | None = None
         self._runner: web.ServerRunner | None = None
@@ -80,6 +82,23 @@ class LocalDataPlane(DataPlane):
         await self._runner.setup()
         self._site = web.SockSite(self._runner, listener, backlog=BACKLOG)
         await self._site.start()
+        await self._follow()
+
+    def _followed_by(self, feed: Feed) -> Following:
+        desk = self._dispatcher
+        return Following(
+            feed, desk.memory.holdings, self._clock.monotonic, desk.outbox.load_changed
+        )
+
+    async def _follow(self) -> None:
+        """Follow KV events while a policy asks for them."""
+        board, services = self._dispatcher.board, self._services
+        if self._following is None or board is None or services is None:
+            return
+        if board.wants_events:
+            await self._following.follow(board.table, services.upstream)
+        else:
+            await self._following.stop()
 
     async def close_door(self) -> None:
         """Accept no new connection; those that are open may go on."""
@@ -101,6 +120,8 @@ class LocalDataPlane(DataPlane):
                     await self._idle.wait()
             except TimeoutError:
                 await self._cut(self._services)
+            if self._following is not None:
+                await self._following.stop()
             await self._services.upstream.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -115,6 +136,7 @@ class LocalDataPlane(DataPlane):
         """Serve new requests by this table; requests under way finish on theirs."""
         connector(table.connector)  # load it now: a request would wait for the import
         self._dispatcher.push(table)
+        await self._follow()
 
     def events(self) -> AsyncIterator[RouterEvent]:
         """Facts in order; one reader. Ends when the plane has stopped."""

@@ -18,6 +18,7 @@ from pdctl.gateway.ledger import Reservation
 from pdctl.gateway.legs import Legs
 from pdctl.gateway.pace import Pace
 from pdctl.gateway.relay import Relay
+from pdctl.gateway.tokens import told
 from pdctl.gateway.trace import Trace
 from pdctl.routing import signals
 from pdctl.routing.machine import Handoff, Stage, advance, start
@@ -36,6 +37,8 @@ class Run:
         self._handoff = Handoff()
         self._commands: list[signals.Command] = []
         self._reservation: Reservation | None = None
+        self._asked = False
+        """Whether the prompt's token ids were asked for."""
 
     async def go(self) -> web.StreamResponse:
         """From the first decision to the last byte."""
@@ -117,6 +120,7 @@ class Run:
         return self._handoff.route
 
     async def _find_route(self, command: signals.FindRoute) -> Event:
+        await self._learn_tokens()
         trace, begun = self._trace, self._trace.monotonic()
         exchange = self._exchange
         found = await self._services.dispatcher.find(exchange.facts, command.avoid, exchange.client)
@@ -128,6 +132,17 @@ class Run:
         self._reservation = found
         trace.mode = found.route.table.mode
         return signals.Routed(found.route)
+
+    async def _learn_tokens(self) -> None:
+        """Once, and only where a policy compares token ids with what instances hold."""
+        desk, exchange = self._services.dispatcher, self._exchange
+        wanted = desk.board is not None and desk.board.wants_events
+        if exchange.body is None or self._asked or not wanted:
+            return
+        self._asked = True
+        exchange.facts = self._trace.facts = await told(
+            exchange.facts, exchange.body, desk=desk, upstream=self._services.upstream
+        )
 
     async def _send_prefill(self, command: signals.SendPrefill) -> Event:
         event = await self._legs.prefill(command.target, command.why, self._route.table)

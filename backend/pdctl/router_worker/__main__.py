@@ -13,6 +13,7 @@ import uvloop
 
 from pdctl import __version__
 from pdctl.adapters.clock import SystemClock
+from pdctl.adapters.kv_events import ZmqFeed
 from pdctl.gateway.plane import LocalDataPlane
 from pdctl.router_worker.worker import Worker
 from pdctl.seam import parts
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 async def _serve(given: argparse.Namespace) -> None:
-    plane = LocalDataPlane(given.host, given.port, clock=SystemClock())
+    plane = LocalDataPlane(given.host, given.port, clock=SystemClock(), feed=ZmqFeed())
     address = (given.host, given.port)
     listener = None if given.listener is None else socket.socket(fileno=given.listener)
     where = parts.folder(given.home, given.slot)

@@ -57,6 +57,11 @@ class RequestFacts:
     """Name of the objective that its client asked for (X-Pdctl-Slo); empty: the router's."""
     prefix: tuple[int, ...] = ()
     """The prompt as a chain of hashes (`prefix.chain_of`); empty while no policy asks for it."""
+    chains: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """(tokens of a block, the prompt's token ids as a chain: `blocks.chain_of_ids`), for each size
+    of blocks that instances hold."""
+    no_tokens: str = ""
+    """Why its token ids are not known, in words; only while a policy asks for them."""
 
 
 def read_facts(body: Body, endpoint: str, session: str = "", slo: str = "") -> RequestFacts:

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Protocol
 
 from pdctl.domain.ids import InstanceId
 from pdctl.routing.facts import RequestFacts
+
+MOST = 1.5
+"""Times the mean of open legs that an instance may have for its cache's sake."""
+FREE = 4
+"""Legs that are never too many: a mean of nearly nothing binds nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,10 @@ class Candidate:
     """Prompt tokens that this leg would have it compute."""
     pulls: int = 0
     """Prompt tokens whose KV this leg would have it pull."""
+    by_events: bool = False
+    """`cached` is what the instance's own KV events say, not this router's history."""
+    no_events: str = ""
+    """Why they say nothing, in words; only for policies with `wants_events`."""
     kv_full: bool = False
     """Its engine said, at most a few seconds ago, that nearly all of its KV is in use."""
     prefill_rate: float | None = None
@@ -67,7 +77,8 @@ class Policy(Protocol):
     """A way to choose.
 
     A policy that weighs the later fields of `Candidate` has `wants_history = True`: prompts are
-    then hashed and legs measured. One that can foretell a time to first token has
+    then hashed and legs measured. One with `wants_events = True` as well is told what instances
+    hold by their own KV events. One that can foretell a time to first token has
     `expected_s(candidates)`, in seconds by id: a router may then prefill where the answer is.
     """
 
@@ -83,6 +94,11 @@ class Policy(Protocol):
 def least(candidates: Iterable[Candidate]) -> Candidate:
     """The one with the least work: prompt tokens, then legs, then longest unused, then by id."""
     return min(candidates, key=lambda one: (one.tokens, one.legs, one.last_chosen, one.id))
+
+
+def legs_bound(candidates: Sequence[Candidate]) -> int:
+    """Legs from which on an instance gives way, however much of a prompt it holds."""
+    return max(FREE, ceil(MOST * (1 + sum(one.legs for one in candidates)) / len(candidates)))
 
 
 def work(one: Candidate) -> str:

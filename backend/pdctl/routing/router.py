@@ -47,6 +47,8 @@ class Board:
     """Every accepting instance: any of them can serve a request whole."""
     wants_history: bool = False
     """Something that decides weighs what instances were sent before, and how fast they were."""
+    wants_events: bool = False
+    """A policy weighs what instances hold by their own KV events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,9 @@ def board_of(table: RoutingTable, prefill_policy: Policy, decode_policy: Policy)
         decoders=decoders,
         pairs=tuple((one, tuple(prefills[one.id])) for one in decoders if one.id in prefills),
         everyone=tuple(accepting.values()),
+        wants_events=any(
+            getattr(one, "wants_events", False) for one in (prefill_policy, decode_policy)
+        ),
         wants_history=table.limits.pd_min_prompt_tokens > 0
         or bool(table.limits.slo)
         or table.limits.admission != "off"

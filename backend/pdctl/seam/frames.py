@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from pdctl.domain.handoff import Circuit, Load, RequestRecord, Suspect
+from pdctl.domain.kv_events import KvFollowed
 
 HELLO, STATE, LOAD, RECORD, SUSPECT, BEAT = (
     "hello", "state", "load", "record", "suspect", "beat",
@@ -69,6 +70,7 @@ def load_of(data: dict[str, Any]) -> Load:
             str(id_): (int(count), float(since))
             for id_, (count, since) in data.get("held", {}).items()
         },
+        {str(id_): KvFollowed(**one) for id_, one in data.get("kv_events", {}).items()},
     )
 
 

@@ -10,6 +10,8 @@ from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from pdctl.simulated.publisher import BlockListener
+
 
 def block_hashes(prompt: Sequence[int], block_size: int) -> list[bytes]:
     """A hash per full block, each over everything up to its end.
@@ -30,6 +32,8 @@ class BlockPool:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.listener: BlockListener | None = None
+        """Told what blocks hold."""
         self._free: dict[int, None] = dict.fromkeys(range(1, capacity + 1))
         self._users = [0] * (capacity + 1)
         self._holds: dict[int, bytes] = {}
@@ -67,12 +71,25 @@ class BlockPool:
             self._users[block] = 1
         return taken
 
-    def remember(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> None:
-        """Note what each of `blocks` holds; the first block to hold a hash keeps it."""
-        for block, one in zip(blocks, hashes, strict=False):
+    def remember(self, blocks: Sequence[int], hashes: Sequence[bytes]) -> list[int]:
+        """Note what each of `blocks` holds; the first block to hold a hash keeps it.
+
+        The places in `hashes` of those that are new.
+        """
+        new = []
+        for place, (block, one) in enumerate(zip(blocks, hashes, strict=False)):
             if one not in self._found:
                 self._found[one] = block
                 self._holds[block] = one
+                new.append(place)
+        return new
+
+    def forget_all(self) -> None:
+        """No block holds anything that could be reused (vLLM's /reset_prefix_cache)."""
+        self._found.clear()
+        self._holds.clear()
+        if self.listener is not None:
+            self.listener.cleared()
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give `blocks` back, the tail of a prompt to be forgotten before its beginning."""
@@ -87,4 +104,6 @@ class BlockPool:
         held = self._holds.pop(block, None)
         if held is not None:
             del self._found[held]
+            if self.listener is not None:
+                self.listener.removed([held])
         return block

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pdctl.simulated.publisher import read_config
+
 Role = Literal["prefill", "decode", "both"]
 KV_ROLES: dict[Role, str] = {
     "prefill": "kv_producer",
@@ -93,7 +95,14 @@ class SimConfig:
     enable_request_id_headers: bool = True
     """Whether answers carry the request's X-Request-Id, or a new one."""
 
+    kv_events_config: str = ""
+    """vLLM's JSON object (`publisher.KvEventsConfig`); nothing is published without it."""
+
     def __post_init__(self) -> None:
+        if read_config(self.kv_events_config).enable_kv_cache_events and (
+            self.data_parallel_size > 1
+        ):
+            raise ValueError("kv_events_config is simulated for one data-parallel rank only")
         if self.data_parallel_size < 1:
             raise ValueError(
                 f"data_parallel_size must be at least 1, got {self.data_parallel_size}"

@@ -45,6 +45,8 @@ class Faults:
     """The side channel cuts every exchange: other engines cannot pull from here."""
     queue_full: bool = False
     """Every request is answered 503, as when the queue is full."""
+    lose_kv_events: int = 0
+    """So many messages of KV events, the next ones, do not arrive; they can be asked for again."""
     exit_code: int | None = None
     """The process exits with this code, as if it had crashed."""
     strikes: int | None = None

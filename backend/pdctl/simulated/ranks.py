@@ -17,6 +17,7 @@ from pdctl.simulated.faults import Faults
 from pdctl.simulated.generation import Generation
 from pdctl.simulated.leases import LeaseBook
 from pdctl.simulated.metrics import EngineMetrics
+from pdctl.simulated.publisher import Publisher, read_config
 from pdctl.simulated.scheduler import Scheduler
 from pdctl.simulated.side_channel import SideChannel
 from pdctl.simulated.transfer import Puller
@@ -30,6 +31,8 @@ class Rank:
             config = replace(config, engine_id=f"{config.engine_id}_dp{number}")
         self.config, self.faults, self.number = config, faults, number
         self.pool = BlockPool(config.num_blocks)
+        self.publisher = Publisher(read_config(config.kv_events_config), faults)
+        self.pool.listener = self.publisher
         self.draws = Draws(config.seed, config.engine_id)
         self.scheduler = Scheduler(config, clock, faults, self.pool, self.draws)
         self.metrics = EngineMetrics(config, self.scheduler, number)
@@ -57,11 +60,13 @@ class Rank:
             own = port + self.number if port else 0
             host = self.config.side_channel_host
             self.side_channel_port = await self.side_channel.start(host, own)
+        self.publisher.start()
 
     async def stop(self) -> None:
         """Stop at once; its steps have ended."""
         await self.scheduler.close()
         await self.side_channel.stop()
+        await self.publisher.stop()
         self.puller.close()
         self.leases.close()
 

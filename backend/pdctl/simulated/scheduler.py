@@ -283,9 +283,17 @@ class Scheduler:
             self._finish(generation, reason, instant)
 
     def _remember(self, generation: Generation) -> None:
-        if self._config.enable_prefix_caching:
-            hashes = block_hashes(generation.prompt, self._config.block_size)
-            self._pool.remember(generation.blocks, hashes)
+        if not self._config.enable_prefix_caching:
+            return
+        size = self._config.block_size
+        hashes = block_hashes(generation.prompt, size)
+        new = self._pool.remember(generation.blocks, hashes)
+        if self._pool.listener is None:
+            return
+        for place in new:
+            tokens = generation.prompt[place * size : (place + 1) * size]
+            parent = hashes[place - 1] if place else None
+            self._pool.listener.stored([hashes[place]], parent, tokens, size)
 
     def _finish(self, generation: Generation, reason: str, instant: float) -> None:
         """Take the sequence out, and free its blocks or keep them for the decode leg."""

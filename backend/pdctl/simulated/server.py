@@ -221,7 +221,7 @@ class Server:
         return web.Response(body=page, headers={"Content-Type": METRICS_TYPE})
 
     async def _kv_event_sources(self, request: web.Request) -> web.Response:
-        return _answer({})
+        return _answer(self._ranks[0].publisher.sources())
 
     async def _models(self, request: web.Request) -> web.Response:
         name, created = self._config.model_name, int(epoch_seconds())

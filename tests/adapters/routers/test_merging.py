@@ -9,6 +9,7 @@ import pytest
 from pdctl.adapters.routers.merging import covers, merged, share
 from pdctl.domain.handoff import Circuit, Load
 from pdctl.domain.ids import InstanceId
+from pdctl.domain.kv_events import KvFollowed
 from pdctl.domain.table import RoutingTable, Target
 from pdctl.domain.topology import Mode, Role, RouterSpec, SloSpec
 
@@ -34,6 +35,13 @@ def test_loads_are_summed_under_the_oldest_table() -> None:
 def test_holds_are_summed_and_the_oldest_is_the_oldest_of_all() -> None:
     loads = [Load(1, held={"p": (2, 9.0)}), Load(1, held={"p": (1, 4.5), "q": (1, 6.0)})]
     assert merged(loads, latest_seq=1).held == {"p": (3, 4.5), "q": (1, 6.0)}
+
+
+def test_kv_events_are_followed_as_well_as_by_the_worker_that_knows_least() -> None:
+    one = Load(1, kv_events={"p": KvFollowed("", 5, 1, 1, 0, 2.0)})
+    two = Load(1, kv_events={"p": KvFollowed("stale", 3, 2, 0, 2, None)})
+    both = merged([one, two], latest_seq=1)
+    assert both.kv_events == {"p": KvFollowed("stale", 3, 3, 1, 2, 2.0)}
 
 
 def test_a_circuit_is_as_open_as_at_the_worst_worker_and_it_says_at_how_many() -> None:

@@ -176,3 +176,21 @@ def test_elastic_pools_launch_the_same_whatever_their_role() -> None:
 def test_our_own_looks_are_kept_out_of_the_access_log() -> None:
     quiet = value(built()[0], "--disable-access-log-for-endpoints").split(",")
     assert {"/health", "/metrics", "/version", "/v1/models"} <= set(quiet)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "simulated"])
+def test_a_pool_that_publishes_does_so_at_addresses_of_this_start(kind: str) -> None:
+    pool = replace(POOL, kv_events=True)
+    fleet = replace(FLEET, engine=EngineSpec(kind=kind, python="/engine/bin/python"))
+    argv, _ = built(fleet, pool)
+    config = json.loads(value(argv, "--kv-events-config"))
+    assert config == {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": f"ipc://@pdctl-{NONCE}-events",
+        "replay_endpoint": f"ipc://@pdctl-{NONCE}-replay",
+    }
+    assert "--kv-events-config" not in built(fleet)[0]
+    assert fingerprint(fleet, pool) != fingerprint(fleet, POOL)
+    if kind == "simulated":
+        assert json.loads(parse(argv[3:]).config.kv_events_config) == config

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pdctl.domain.handoff import Circuit, Load
+from pdctl.domain.kv_events import KvFollowed, together
 from pdctl.domain.table import RoutingTable
 
 
@@ -20,6 +21,7 @@ def merged(loads: Iterable[Load], *, latest_seq: int) -> Load:
     paths: Counter[str] = Counter()
     circuits: dict[str, list[Circuit]] = {}
     held: dict[str, tuple[int, float]] = {}
+    followed: dict[str, list[KvFollowed]] = {}
     queued = 0
     for load in loads:
         seqs.append(load.table_seq)
@@ -31,9 +33,12 @@ def merged(loads: Iterable[Load], *, latest_seq: int) -> Load:
         for id_, (count, since) in load.held.items():
             before, oldest = held.get(id_, (0, since))
             held[id_] = (before + count, min(oldest, since))
+        for id_, one in load.kv_events.items():
+            followed.setdefault(id_, []).append(one)
     worst = {id_: _worst(found, len(seqs)) for id_, found in circuits.items()}
+    kv_events = {id_: together(seen) for id_, seen in followed.items()}
     seq = min(seqs, default=latest_seq)
-    return Load(seq, dict(inflight), queued, dict(paths), worst, held)
+    return Load(seq, dict(inflight), queued, dict(paths), worst, held, kv_events)
 
 
 def _worst(found: list[Circuit], workers: int) -> Circuit:

@@ -6,6 +6,7 @@ arguments, the pool's. What names the instance to its peers (ports, model, conne
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 
@@ -43,6 +44,7 @@ def build_command(
     ours = (
         _simulated_args(fleet, pool, slot) if simulated else _vllm_args(fleet, pool, slot, fragment)
     )
+    ours |= _events_args(pool, nonce)
     args = _merge(ours, _given(fleet.engine.args), _given(pool.args))
     head = (sys.executable, "-m", "pdctl.simulated") if simulated else _vllm_head(fleet, args)
     env = {
@@ -82,6 +84,24 @@ def _vllm_args(
         "disable-access-log-for-endpoints": QUIET,
         **dict(fragment.args),
     }
+
+
+def _events_args(pool: PoolSpec, nonce: str) -> dict[str, ArgValue]:
+    """Publish KV events at addresses of this very start; the router asks the engine for them.
+
+    vLLM 0.32 binds a TCP publisher to all interfaces or to none, and events hold the token ids of
+    prompts: so these are abstract Unix sockets, which no other machine can reach, which leave no
+    file, and which take no port.
+    """
+    if not pool.kv_events:
+        return {}
+    config = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": f"ipc://@pdctl-{nonce}-events",
+        "replay_endpoint": f"ipc://@pdctl-{nonce}-replay",
+    }
+    return {"kv-events-config": json.dumps(config)}
 
 
 def _simulated_args(fleet: FleetSpec, pool: PoolSpec, slot: Slot) -> dict[str, ArgValue]:

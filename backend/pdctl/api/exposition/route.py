@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from pdctl.api.context import Plane
-from pdctl.api.exposition import engines, fleet, latency, processes, requests, verdicts
+from pdctl.api.exposition import engines, fleet, kv_events, latency, processes, requests, verdicts
 from pdctl.control.plane import ControlPlane
 
 router = APIRouter(tags=["health"])
@@ -31,7 +31,7 @@ async def metrics(request: Request, plane: Plane) -> Response:
 
 def families(plane: ControlPlane) -> list[Metric]:
     """Every family as it is now."""
-    parts = (fleet, requests, verdicts, engines, processes, latency)
+    parts = (fleet, requests, kv_events, verdicts, engines, processes, latency)
     return [family for part in parts for family in part.families(plane)]
 
 

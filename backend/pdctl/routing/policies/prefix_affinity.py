@@ -8,15 +8,9 @@ beginning that all share spreads over the fleet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 from pdctl.routing.facts import RequestFacts
-from pdctl.routing.policy import Candidate, Chance, Choice, least, work
-
-MOST = 1.5
-"""Times the mean of open legs that an instance may have for its cache's sake."""
-FREE = 4
-"""Legs that are never too many: a mean of nearly nothing binds nobody."""
+from pdctl.routing.policy import Candidate, Chance, Choice, least, legs_bound, work
 
 
 class PrefixAffinity:
@@ -32,7 +26,7 @@ class PrefixAffinity:
         if not candidates:
             return None
         count, prompt = len(candidates), facts.prompt_tokens
-        bound = max(FREE, ceil(MOST * (1 + sum(one.legs for one in candidates)) / count))
+        bound = legs_bound(candidates)
         top = max(one.cached for one in candidates)
         within = [one for one in candidates if one.legs < bound] or candidates
         most = max(one.cached for one in within)
