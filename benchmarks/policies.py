@@ -41,6 +41,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "session_affinity": {},
     "prefix_affinity": {},
     "cost": {},
+    "kv_events": {},
     "prefix_affinity, 512": {"pd_min_prompt_tokens": 512},
     "cost, 512": {"pd_min_prompt_tokens": 512},
 }
@@ -89,6 +90,10 @@ class Fleet:
             for number in range(count):
                 id_ = f"{role}{number}"
                 self.engines[id_] = Engine(id_, ENGINE, self.engines)
+        for target in self._table().targets:
+            holding = self.desk.memory.holdings.open(target)
+            holding.why_not = ""
+            self.engines[target.id].tell(holding)
         slo = SloSpec("good", workload.ttft_s * 1000, workload.tpot_s * 1000)
         self.desk.push(replace(self._table(), slos=(slo,)))
         talks = [spawn(self._talk(talk), name="talk") for talk in workload.talks]
@@ -125,6 +130,8 @@ class Fleet:
         facts = read_facts(body, PATH, session)
         if self.desk.board and self.desk.board.wants_history:
             facts = replace(facts, prefix=chain_of(body, PATH))
+        if self.desk.board and self.desk.board.wants_events:
+            facts = self.desk.memory.holdings.read(facts, prompt, "")
         reservation = await self.desk.find(facts, Avoid())
         if not isinstance(reservation, Reservation):
             self.refused += 1

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pdctl.domain.kv_events import (
+    AllCleared,
+    BlockEvent,
+    BlocksRemoved,
+    BlocksStored,
+    EventBatch,
+)
+from pdctl.routing.blocks import Holding
 from pdctl.simulated import SimConfig
 from pdctl.simulated.blocks import BlockPool
 from pdctl.simulated.clock import SimClock
@@ -94,6 +103,28 @@ class _Gap:
         self.gaps.append(seconds)
 
 
+@dataclass(slots=True)
+class _Told:
+    """Hands on what becomes of blocks, in the words of the seam."""
+
+    holding: Holding
+    now: Callable[[], float]
+
+    def stored(
+        self, hashes: Iterable[bytes], parent: bytes | None, tokens: Iterable[int], size: int
+    ) -> None:
+        self._tell(BlocksStored(tuple(hashes), parent, tuple(tokens), size))
+
+    def removed(self, hashes: Iterable[bytes]) -> None:
+        self._tell(BlocksRemoved(tuple(hashes)))
+
+    def cleared(self) -> None:
+        self._tell(AllCleared())
+
+    def _tell(self, event: BlockEvent) -> None:
+        self.holding.take(EventBatch(self.holding.next_seq, self.now(), (event,)), self.now())
+
+
 class Engine:
     """One engine; also the puller of its scheduler, and the keeper of what others will pull."""
 
@@ -106,6 +137,10 @@ class Engine:
         parts: Any = self._scheduler
         parts.metrics, parts.puller, parts.hand_over = self._metrics, self, self._keep
         self._task = spawn(self._scheduler.run(), name=id_)
+
+    def tell(self, holding: Holding) -> None:
+        """Tell `holding` of every block, as a publisher's messages would, without their way."""
+        self._pool.listener = _Told(holding, self._clock.now)
 
     @property
     def gaps(self) -> list[float]:
