@@ -15,7 +15,7 @@ from pdctl.domain.kv_events import (
     EventBatch,
     salted,
 )
-from pdctl.routing.blocks import Holding, chain_of_ids
+from pdctl.routing.blocks import COMING_S, Holding, chain_of_ids
 
 SIZE = 4
 IDS = tuple(range(100, 120))
@@ -38,7 +38,7 @@ def holding(*events: BlockEvent) -> Holding:
 
 
 def held(one: Holding, ids: tuple[int, ...] = IDS, salt: str = "") -> int:
-    return one.cached(chain_of_ids(ids, SIZE, salt))
+    return one.cached(chain_of_ids(ids, SIZE, salt), 0.0)[0]
 
 
 def test_the_last_token_is_computed_anew() -> None:
@@ -97,6 +97,17 @@ def test_a_publisher_that_counts_anew_is_a_new_one() -> None:
     assert one.take(batch(0, at=99.0), 7.0)
     assert (held(one), one.next_seq) == (0, 1)
     assert not one.take(batch(5, at=100.0), 8.0)
+
+
+def test_what_was_sent_is_coming_until_it_is_told_or_too_late() -> None:
+    one, chain = holding(stored(IDS[:8])), chain_of_ids((*IDS, 7), SIZE)
+    one.sent(chain, 100.0)
+    assert one.cached(chain, 100.0) == (8, 12)
+    assert one.cached(chain, 100.0 + COMING_S) == (8, 0)
+    assert one.take(batch(1, stored()), 101.0)
+    assert one.cached(chain, 101.0) == (20, 0)
+    assert one.take(batch(2, BlocksRemoved(stored().hashes[2:])), 102.0)
+    assert one.cached(chain, 102.0) == (8, 0)
 
 
 PROMPTS = st.lists(st.integers(0, 2), min_size=1, max_size=16).map(tuple)

@@ -28,6 +28,7 @@ CANDIDATES = st.lists(
         last_chosen=st.integers(0, 99),
         ahead=st.integers(0, 9999),
         cached=st.integers(0, 200),
+        coming=st.just(0),
         by_events=st.booleans(),
         no_events=st.sampled_from(["", "publishes none"]),
         kv_full=st.booleans(),
@@ -205,6 +206,8 @@ def test_kv_events_go_by_what_is_held_then_by_what_is_sure() -> None:
     assert pick(guess, sure, Candidate(c)) == Choice(
         b, "768 of 1024 tokens cached by its own events, 0 legs, ~900 tokens in flight"
     )
+    said = pick(replace(sure, cached=896, coming=128)).reason
+    assert said.startswith("768 of 1024 tokens cached by its own events and 128 sent there just ")
     longer = replace(guess, cached=800)
     said = pick(longer, sure).reason
     assert said.startswith("~800 of ~1024 tokens cached by this router's history (had a gap), ")

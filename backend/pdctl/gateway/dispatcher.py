@@ -36,7 +36,7 @@ class Dispatcher:
     def __init__(self, monotonic: Callable[[], float], rng: random.Random | None = None) -> None:
         self.board: Board | None = None
         self.ledger = Ledger()
-        self.memory = Memory()
+        self.memory = Memory(monotonic)
         self.outbox = Outbox(self.load)
         self._monotonic = monotonic
         self._breakers = Breakers(monotonic)

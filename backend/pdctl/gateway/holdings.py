@@ -6,18 +6,21 @@ policy bench may do so itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pdctl.domain.kv_events import KvFollowed
 from pdctl.domain.table import RoutingTable, Target
 from pdctl.routing.blocks import UNHEARD, Holding, chain_of_ids
 from pdctl.routing.facts import RequestFacts
+from pdctl.routing.prefix import Chain
 
 
 class Holdings:
     """By instance; one for each router process."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._now = monotonic
         self._starts: dict[str, tuple[int, Holding]] = {}
 
     def open(self, target: Target) -> Holding:
@@ -50,16 +53,22 @@ class Holdings:
         chains = tuple((size, chain_of_ids(ids, size, salt)) for size in sorted(sizes))
         return replace(facts, prompt_tokens=len(ids), chains=chains)
 
-    def cached(self, target: Target, facts: RequestFacts) -> tuple[int | None, str]:
-        """(tokens of the prompt that it holds, ""), or (None, why its events do not tell)."""
+    def sent(self, target: Target, facts: RequestFacts) -> None:
+        """The prompt is on its way there: what follows may count on it."""
+        holding = self.of(target)
+        if holding is not None and (chain := _chain(holding, facts)):
+            holding.sent(chain, self._now())
+
+    def cached(self, target: Target, facts: RequestFacts) -> tuple[int, int] | str:
+        """(tokens that it holds, tokens to come after these), or why its events do not tell."""
         holding = self.of(target)
         if holding is None or holding.why_not:
-            return None, UNHEARD if holding is None else holding.why_not
+            return UNHEARD if holding is None else holding.why_not
         if facts.no_tokens:
-            return None, facts.no_tokens
-        if not holding.block_size:
-            return 0, ""
-        chain = dict(facts.chains).get(holding.block_size)
-        if chain is None:  # its first block came after this request
-            return 0, ""
-        return holding.cached(chain), ""
+            return facts.no_tokens
+        return holding.cached(_chain(holding, facts), self._now())
+
+
+def _chain(holding: Holding, facts: RequestFacts) -> Chain:
+    """The prompt in blocks of its size; empty while it has told of none."""
+    return dict(facts.chains).get(holding.block_size, ())

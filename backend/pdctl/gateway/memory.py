@@ -6,7 +6,8 @@ asks for it, and each router worker has its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pdctl.domain.table import RoutingTable, Target
@@ -30,8 +31,8 @@ class _Start:
 class Memory:
     """By instance; asked and told by the dispatcher and by requests under way."""
 
-    def __init__(self) -> None:
-        self.holdings = Holdings()
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.holdings = Holdings(monotonic)
         self._starts: dict[str, _Start] = {}
         self._per_guess = Rate()
         """Tokens that engines counted for each that was guessed: there is one tokenizer."""
@@ -63,6 +64,8 @@ class Memory:
         """The prompt is on its way: what follows may count on it, whether it is computed yet."""
         for target in route.targets:
             self._start(target).prompts.add(facts.prefix)
+            if facts.chains:
+                self.holdings.sent(target, facts)
 
     def informed(
         self, loads: Mapping[str, Candidate], targets: Iterable[Target], facts: RequestFacts,
@@ -75,12 +78,14 @@ class Memory:
             figures, cached = start.figures, start.prompts.cached(facts.prefix)
             if facts.guessed:
                 cached = cached * facts.prompt_tokens // facts.guessed
-            held, why_not = self.holdings.cached(target, facts) if by_events else (None, "")
+            seen = self.holdings.cached(target, facts) if by_events else ""
+            held, coming = (cached, 0) if isinstance(seen, str) else (sum(seen), seen[1])
             found[str(target.id)] = replace(
                 load,
-                cached=min(cached if held is None else held, facts.prompt_tokens),
-                by_events=held is not None,
-                no_events=why_not,
+                cached=min(held, facts.prompt_tokens),
+                by_events=not isinstance(seen, str),
+                coming=coming,
+                no_events=seen if isinstance(seen, str) else "",
                 kv_full=target.kv_full,
                 prefill_rate=figures.prefill.value,
                 pull_rate=figures.pull.value,

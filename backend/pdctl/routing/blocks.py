@@ -21,6 +21,10 @@ from pdctl.domain.kv_events import (
 )
 from pdctl.routing.prefix import Chain
 
+COMING_S = 10.0
+"""Seconds that a prompt which was sent counts as coming, until its events are there."""
+MOST_COMING = 8192
+"""Blocks that may be coming before those that did not come are looked for."""
 _START = 0
 UNHEARD = "has not been asked for its KV events yet"
 """Why a holding that was just opened says nothing."""
@@ -51,14 +55,27 @@ class Holding:
         self.last_event: float | None = None
         self._names: dict[Hashable, int] = {}
         self._held: set[int] = set()
+        self._coming: dict[int, float] = {}
         self._last_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def cached(self, chain: Sequence[int]) -> int:
-        """Tokens at the beginning of this prompt (cut in `block_size`) whose KV it holds."""
-        return sum(1 for _ in takewhile(self._held.__contains__, chain)) * self.block_size
+    def cached(self, chain: Sequence[int], now: float) -> tuple[int, int]:
+        """Tokens at the beginning of this prompt whose KV it holds; tokens after that to come."""
+        held = sum(1 for _ in takewhile(self._held.__contains__, chain))
+        coming = 0
+        for block in chain[held:]:
+            if block not in self._held and self._coming.get(block, now) <= now:
+                break
+            coming += 1
+        return held * self.block_size, coming * self.block_size
+
+    def sent(self, chain: Sequence[int], now: float) -> None:
+        """It was sent this prompt, and will say so once it computes it."""
+        if len(self._coming) > MOST_COMING:
+            self._coming = {block: end for block, end in self._coming.items() if end > now}
+        self._coming |= dict.fromkeys(chain, now + COMING_S)
 
     def take(self, batch: EventBatch, now: float) -> bool:
         """Note a message; False when some before it are missing, and it was not noted."""
@@ -89,6 +106,7 @@ class Holding:
         """It is known to hold nothing."""
         self._names.clear()
         self._held.clear()
+        self._coming.clear()
 
     def told(self) -> KvFollowed:
         """For whoever looks on."""
@@ -123,4 +141,5 @@ class Holding:
             key = event.keys[number] if event.keys else ""
             last = hash((last, tokens, key))
             self._names[one] = last
+            self._coming.pop(last, None)
             self._held.add(last)

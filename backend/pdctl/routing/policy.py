@@ -45,6 +45,8 @@ class Candidate:
     """Prompt tokens whose KV this leg would have it pull."""
     by_events: bool = False
     """`cached` is what the instance's own KV events say, not this router's history."""
+    coming: int = 0
+    """Of `cached`, what was sent there and is not told by its events yet."""
     no_events: str = ""
     """Why they say nothing, in words; only for policies with `wants_events`."""
     kv_full: bool = False

@@ -42,9 +42,10 @@ class KvEvents:
 
 
 def _held(one: Candidate, facts: RequestFacts) -> str:
-    cached = one.cached or "none"
+    cached = one.cached - one.coming or "none"
     if one.by_events:
-        return f"{cached} of {facts.prompt_tokens} tokens cached by its own events"
+        coming = f" and {one.coming} sent there just now" if one.coming else ""
+        return f"{cached} of {facts.prompt_tokens} tokens cached by its own events{coming}"
     why = one.no_events or "its KV events are not read"
     return f"~{cached} of ~{facts.prompt_tokens} tokens cached by this router's history ({why})"
 
