@@ -29,6 +29,7 @@ CANDIDATES = st.lists(
         ahead=st.integers(0, 9999),
         cached=st.integers(0, 200),
         coming=st.just(0),
+        remembered=st.integers(0, 200),
         by_events=st.booleans(),
         no_events=st.sampled_from(["", "publishes none"]),
         kv_full=st.booleans(),
@@ -208,6 +209,9 @@ def test_kv_events_go_by_what_is_held_then_by_what_is_sure() -> None:
     )
     said = pick(replace(sure, cached=896, coming=128)).reason
     assert said.startswith("768 of 1024 tokens cached by its own events and 128 sent there just ")
+    talk = Candidate(a, legs=2, by_events=True, remembered=64)
+    said = pick(talk, Candidate(b, by_events=True)).reason
+    assert said == "none of 1024 tokens cached by its own events, 2 legs, ~0 tokens in flight"
     longer = replace(guess, cached=800)
     said = pick(longer, sure).reason
     assert said.startswith("~800 of ~1024 tokens cached by this router's history (had a gap), ")

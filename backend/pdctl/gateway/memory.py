@@ -83,6 +83,7 @@ class Memory:
             found[str(target.id)] = replace(
                 load,
                 cached=min(held, facts.prompt_tokens),
+                remembered=min(cached, facts.prompt_tokens),
                 by_events=not isinstance(seen, str),
                 coming=coming,
                 no_events=seen if isinstance(seen, str) else "",

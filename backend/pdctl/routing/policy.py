@@ -47,6 +47,8 @@ class Candidate:
     """`cached` is what the instance's own KV events say, not this router's history."""
     coming: int = 0
     """Of `cached`, what was sent there and is not told by its events yet."""
+    remembered: int = 0
+    """Tokens that it should hold by this router's history; where events tell, beside `cached`."""
     no_events: str = ""
     """Why they say nothing, in words; only for policies with `wants_events`."""
     kv_full: bool = False

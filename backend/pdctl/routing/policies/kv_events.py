@@ -29,16 +29,22 @@ class KvEvents:
         bound = legs_bound(candidates)
         top = max(one.cached for one in candidates)
         within = [one for one in candidates if one.legs < bound] or candidates
-        most = max((one.cached, one.by_events) for one in within)
-        if not most[0]:
-            best = least(within)
+        best = least(_alike(within))
+        words = f"{_held(best, facts)}, {work(best)}"
+        if not best.cached and not best.remembered:
             words = f"{_held(best, facts)}; least loaded of {len(candidates)}: {work(best)}"
-        else:
-            best = least([one for one in within if (one.cached, one.by_events) == most])
-            words = f"{_held(best, facts)}, {work(best)}"
         if best.cached < top:
             words += f"; one with {top} cached has {bound} legs or more"
         return Choice(best.id, words)
+
+
+def _alike(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that are equally good: what is sure is better than a guess of the same length.
+
+    What is in no full block yet is told by history only: it keeps a conversation together.
+    """
+    best = max((one.cached, one.by_events, one.remembered) for one in candidates)
+    return [one for one in candidates if (one.cached, one.by_events, one.remembered) == best]
 
 
 def _held(one: Candidate, facts: RequestFacts) -> str:
