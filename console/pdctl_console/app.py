@@ -8,23 +8,20 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from textual import work
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from pdctl.client.admin import AdminClient
-from pdctl.client.errors import ClientError
+from pdctl.contract.session import WhoView
 from pdctl_console import moment
 from pdctl_console.follower import Follower, Look
 from pdctl_console.model import ViewState
-from pdctl_console.operating import OperatingApp
+from pdctl_console.navigating import NavigatingApp
 from pdctl_console.screens.audit import AuditScreen
 from pdctl_console.screens.base import MainScreen
-from pdctl_console.screens.dialogs import Text
 from pdctl_console.screens.events import EventsScreen
 from pdctl_console.screens.fleet import FleetScreen
-from pdctl_console.screens.help import help_lines
 from pdctl_console.screens.history import HistoryScreen
 from pdctl_console.screens.instance import InstanceScreen
 from pdctl_console.screens.logs import LogsScreen
@@ -43,7 +40,7 @@ TICK_S = 1.0
 """Ages are counted on so often while nothing else changes."""
 
 
-class ConsoleApp(OperatingApp):
+class ConsoleApp(NavigatingApp):
     """The operator's terminal."""
 
     TITLE = "pdctl"
@@ -65,6 +62,7 @@ class ConsoleApp(OperatingApp):
         Binding("o", "router", "Router settings", show=False),
         Binding("z", "zone", "UTC or local time", show=False),
         Binding("ctrl+r", "reload", "Ask for everything again", show=False),
+        Binding("colon", "command_line", "Command line", show=False),
         Binding("question_mark", "help", "Help"),
         Binding("q", "quit", "Quit"),
     ]
@@ -85,6 +83,7 @@ class ConsoleApp(OperatingApp):
         self.animation_level = "none"
         self._follower = Follower(self.client, lambda _: self._announce(), now)
         self._window, self._restarts = 1, 0
+        self._who: WhoView | None = None
 
     @property
     def state(self) -> ViewState:
@@ -123,6 +122,10 @@ class ConsoleApp(OperatingApp):
         if state.restarts != self._restarts:
             self._restarts = state.restarts
             self.notify("pdctl was started anew; everything here was listed again.")
+        if state.who != self._who:  # what may be done here is known now, or is otherwise
+            self._who = state.who
+            for screen in self.screen_stack:
+                screen.refresh_bindings()
         for screen in reversed(self.screen_stack):
             if (
                 isinstance(screen, MainScreen | InstanceScreen | RequestScreen | PlanScreen)
@@ -159,31 +162,3 @@ class ConsoleApp(OperatingApp):
         yield from super().get_system_commands(screen)
         for digit, (mode, name, _) in enumerate(TABS, 1):
             yield SystemCommand(name, f"Go to it; the key is {digit}", partial(self.go, mode))
-
-    def go(self, mode: str) -> None:
-        """To a main screen."""
-        self.switch_mode(mode)
-
-    def action_help(self) -> None:
-        """The keys of this screen and of the app."""
-        if not isinstance(self.screen, Text):
-            self.push_screen(Text("Keys", help_lines(self.screen, self)))
-
-    def open_logs(self, instance: str) -> None:
-        """Go to an instance's log."""
-        self.switch_mode("logs")
-        self.call_after_refresh(self._choose_log, instance)
-
-    def _choose_log(self, instance: str) -> None:
-        if isinstance(self.screen, LogsScreen):
-            self.screen.choose(instance)
-
-    @work(exclusive=True, group="open")
-    async def open_request(self, id_: str) -> None:
-        """Go to a request's waterfall."""
-        try:
-            request = await self.client.request(id_)
-        except ClientError as error:
-            self.refused(error)
-        else:
-            await self.push_screen(RequestScreen(request))

@@ -111,6 +111,7 @@ class Follower:
 
     async def _follow(self) -> None:
         fleet = await self._first()
+        self._set(replace(self.state, who=await self._client.who_am_i()))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(fleet.position), name="feed")
             group.create_task(self._refresh(), name="refresh")

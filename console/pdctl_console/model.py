@@ -17,6 +17,7 @@ from pdctl.contract.goodput import GoodputView
 from pdctl.contract.history import AuditEntryView, AuditPage, RevisionView
 from pdctl.contract.plans import OperationPage, OperationView
 from pdctl.contract.resources import EventView, FleetView, HistogramView, PairView, RequestView
+from pdctl.contract.session import WhoView
 from pdctl.contract.signals import SignalPage
 from pdctl.contract.truth import TruthView
 from pdctl.domain.events import EventKind
@@ -55,6 +56,8 @@ class ViewState:
     audit_note: str = ""
     """What is missing of the log, when something is."""
     signals: SignalPage | None = None
+    who: WhoView | None = None
+    """Who this console is for the server."""
     streaming: bool = False
     """The event stream is open."""
     trouble: str = "Connecting."

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Sequence
 
 from textual import work
+from textual.actions import parse
 from textual.app import App
 from textual.events import Key
 
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import ClientError
+from pdctl.contract import asks
+from pdctl.contract.asks import Ask
+from pdctl.contract.plans import OperationView
 from pdctl.contract.resources import FleetView, InstanceView
 from pdctl.contract.router import MEANINGS
+from pdctl.domain.access import Role
 from pdctl.domain.live import POLICIES
-from pdctl_console import asks, verbs
-from pdctl_console.asks import Ask
+from pdctl.domain.topology import Mode
+from pdctl.domain.verbs import VERBS, Verb
+from pdctl_console import verbs
+from pdctl_console.command import Go
 from pdctl_console.model import ViewState
 from pdctl_console.screens.dialogs import Confirm, Enter, Pick, Text
 from pdctl_console.screens.plan import PlanScreen
-from pdctl_console.styled import plain, told
+from pdctl_console.screens.prompt import Prompt
+from pdctl_console.styled import Line, clean, plain, told
 from pdctl_console.widgets.row_table import Column
 
-CHANGING = {
-    "mode", "undo", "resize", "ask", "reassign", "clear", "cancel", "apply", "ack", "silence",
-    "switch",
+ACTIONS = {
+    "mode": "set_mode", "undo": "undo", "resize": "resize", "reassign": "move", "clear": "clear",
+    "cancel": "cancel", "apply": "apply", "ack": "ack_signal", "silence": "silence",
+    "switch": "set_router",
 }  # fmt: skip
-"""Actions that a read-only console does not have."""
+"""Actions that change something, and the verb that each is; `ask` names its own."""
 READ_ONLY = "This console is read-only and cannot do that: {0}. Start it without --read-only."
+TOO_LITTLE = "{0} takes the role {1}, and {2} is {3}. Somebody with that role can do it."
 
 
 class OperatingApp(App[int]):
@@ -36,14 +45,29 @@ class OperatingApp(App[int]):
     client: AdminClient
     read_only: bool
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: list[str] = []
+
     @property
     def state(self) -> ViewState:
         """What is known now."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A read-only console has no verbs, neither in its footer nor in its help."""
-        return not (self.read_only and action in CHANGING)
+        """What may not be done is no verb here, neither in the footer nor in the help."""
+        verb = verb_of(action, parameters)
+        return verb is None or not self.hindrance(verb)
+
+    def hindrance(self, verb: Verb, said: str = "") -> str:
+        """Why this may not be done here, in a sentence; empty when it may."""
+        said = said or verb.label.capitalize()
+        if self.read_only:
+            return READ_ONLY.format(said)
+        who = self.state.who
+        if who is None or who.role not in set(Role) or Role(who.role).covers(verb.role):
+            return ""
+        return TOO_LITTLE.format(said, verb.role.value, who.name, who.role)
 
     @work(exclusive=True, group="open")
     async def open_command(self, instance: str) -> None:
@@ -56,19 +80,36 @@ class OperatingApp(App[int]):
             await self.push_screen(Text(f"{instance}: command", verbs.command(command)))
 
     def on_key(self, event: Key) -> None:
-        """A verb that a read-only console does not have is refused in words, not in silence."""
-        if not self.read_only:
-            return
+        """A verb that this console does not have is refused in words, not in silence."""
         for node in (self.focused, self.screen, self):
             for binding in node._bindings.key_to_bindings.get(event.key, ()) if node else ():  # noqa: SLF001 - no public lookup
-                if binding.action.partition("(")[0] in CHANGING:
-                    self.notify(READ_ONLY.format(binding.description), severity="warning")
+                name, given = parse(binding.action)[1:]
+                verb = verb_of(name, given)
+                if verb is not None and (why := self.hindrance(verb, binding.description)):
+                    self.notify(why, severity="warning", markup=False)
                     return
+
+    @work(exclusive=True, group="open")
+    async def action_command_line(self) -> None:
+        """Ask for a verb or a screen in words."""
+        meant = await self.push_screen_wait(Prompt(self.state, self._said))
+        if isinstance(meant, Go):
+            self.go_to(meant)
+        elif meant is not None and (why := self.hindrance(meant.verb)):
+            self.notify(why, severity="warning", markup=False)
+        elif meant is not None and meant.planned:
+            self.plan(meant)
+        elif meant is not None:
+            await self.confirm(meant, "Do it")
+
+    def go_to(self, to: Go) -> None:
+        """To what a command line names."""
+        raise NotImplementedError
 
     def action_mode(self) -> None:
         """Switch between chunked and PD, by way of a plan."""
         if (fleet := self._known()) is not None:
-            self.plan(asks.mode(fleet))
+            self.plan(asks.mode(Mode.PD if fleet.mode is Mode.CHUNKED else Mode.CHUNKED))
 
     @work(exclusive=True, group="open")
     async def action_undo(self) -> None:
@@ -107,7 +148,7 @@ class OperatingApp(App[int]):
         else:
             value = await self.push_screen_wait(Enter(name, now[name], MEANINGS[name]))
         if value:
-            self.plan(asks.router(name, value))
+            self.plan(asks.router({name: value}))
 
     def plan(self, ask: Ask) -> None:
         """Show what a change would do; it is applied from there."""
@@ -115,7 +156,7 @@ class OperatingApp(App[int]):
 
     def on_one(self, verb: str, instance: str) -> None:
         """A verb of `asks.ON_ONE` for one instance, by way of a plan."""
-        if self._instance(instance) is not None and self.check_action("ask", ()):
+        if self._instance(instance) is not None and self.check_action("ask", (verb,)):
             self.plan(asks.on_one(verb, instance))
 
     def resize(self, instance: str | None, by: int) -> None:
@@ -163,10 +204,32 @@ class OperatingApp(App[int]):
     async def clear_failure(self, instance: str) -> None:
         """Let an instance that was given up try again, after asking."""
         if (one := self._instance(instance)) is not None and self.check_action("clear", ()):
-            body = verbs.clear(one, self.client.base_url)
-            said = f"{one.id} is started again."
-            dialog = Confirm("Clear its failures?", body, "Clear")
-            await self._ask(dialog, lambda: self.client.clear(one.id), said)
+            said = f" is {one.phase.value} after {one.failures} failures"
+            about: list[Line] = [((clean(one.id), "strong"), (said, ""))]
+            await self.confirm(asks.clear(one.id), "Clear", about)
+
+    async def sure_to_cancel(self, one: OperationView) -> bool:
+        """Ask whether to take an operation back; what it has done so far stands there."""
+        about: list[Line] = [((clean(one.id), "strong"), (f", {one.progress} done", ""))]
+        about += [plain(said) for said in one.change]
+        ask = asks.cancel(one.id)
+        body = verbs.asked(ask, self.client, about)
+        return await self.push_screen_wait(Confirm(ask.title, body, "Take it back", "Go on"))
+
+    async def confirm(self, ask: Ask, button: str, about: Sequence[Line] = ()) -> None:
+        """Ask whether to do what needs no plan, and do it."""
+        body = verbs.asked(ask, self.client, about)
+        if await self.push_screen_wait(Confirm(ask.title, body, button)):
+            await self.carry_out(ask)
+
+    async def carry_out(self, ask: Ask) -> None:
+        """Do what needs no plan, and say how it went."""
+        try:
+            await verbs.perform(self.client, ask)
+        except ClientError as error:
+            self.refused(error)
+        else:
+            self.notify(verbs.DONE[ask.verb.name].format(*ask.about), markup=False)
 
     def _known(self) -> FleetView | None:
         if self.state.fleet is None:
@@ -177,17 +240,12 @@ class OperatingApp(App[int]):
         fleet = self.state.fleet
         return next((one for one in fleet.instances if one.id == id_), None) if fleet else None
 
-    async def _ask(self, dialog: Confirm, call: Callable[[], Awaitable[Any]], said: str) -> None:
-        """Ask, act, say how it went; a refusal is shown whole, for it says what to do."""
-        if not await self.push_screen_wait(dialog):
-            return
-        try:
-            await call()
-        except ClientError as error:
-            self.refused(error)
-        else:
-            self.notify(said, markup=False)
-
     def refused(self, error: ClientError) -> None:
         """A refusal, whole."""
         self.push_screen(Text("That did not work", verbs.refusal(error)))
+
+
+def verb_of(action: str, parameters: tuple[object, ...]) -> Verb | None:
+    """The verb that an action is; None when it changes nothing."""
+    name = str(parameters[0]) if action == "ask" and parameters else ACTIONS.get(action, "")
+    return VERBS.get(name)

@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pdctl.client.admin import AdminClient
 from pdctl.client.errors import ClientError
-from pdctl.contract.plans import OperationView
-from pdctl.contract.resources import CommandView, InstanceView
+from pdctl.contract import asks
+from pdctl.contract.asks import Ask
+from pdctl.contract.resources import CommandView
+from pdctl.contract.signals import SilenceBody
 from pdctl_console.styled import Line, clean, plain, told
 
-
-def clear(one: InstanceView, url: str) -> list[Line]:
-    """What clearing a failure does."""
-    return [
-        ((clean(one.id), "strong"), (f" is {one.phase.value} after {one.failures} failures", "")),
-        (),
-        plain("Its failures are forgotten and it is started again at once."),
-        (),
-        told("The same elsewhere:", "muted"),
-        told(f"curl -X POST {url}/api/v1/instances/{one.id}/clear", "muted"),
-    ]
+DONE = {
+    "clear": "{0} is started again.", "cancel": "{0} is taken back.", "apply": "{0} is under way.",
+    "ack_signal": "{0} is yours.", "silence": "{0} is quiet.", "unsilence": "{0} is ended.",
+    "mark": "This moment is {0}.", "golden": "The answer is in Events.",
+}  # fmt: skip
+"""Said once a verb that needs no plan was carried out."""
 
 
-def cancel(one: OperationView, url: str) -> list[Line]:
-    """What cancelling an operation does."""
-    return [
-        ((clean(one.id), "strong"), (f", {one.progress} done", "")),
-        *(plain(said) for said in one.change),
-        (),
-        plain(
-            "The fleet that was wanted before is wanted again: what still drains returns to work, "
-            "what was started leaves."
-        ),
-        (),
-        told("The same elsewhere:", "muted"),
-        told(f"pdctl cancel {one.id}", "muted"),
-        told(f"curl -X POST {url}/api/v1/operations/{one.id}/cancel", "muted"),
-    ]
+async def perform(client: AdminClient, ask: Ask) -> object:
+    """Carry out what needs no plan, by the one call that it is."""
+    match ask.verb.name, ask.about:
+        case "clear", (one,):
+            return await client.clear(one)
+        case "cancel", (one,):
+            return await client.cancel(one)
+        case "apply", (one,):
+            return await client.apply(one)
+        case "ack_signal", (one,):
+            return await client.ack_signal(one)
+        case "silence", _:
+            return await client.silence(SilenceBody.model_validate(ask.body))
+        case "unsilence", (one,):
+            return await client.unsilence(one)
+        case "mark", (one,):
+            return await client.mark(one)
+        case "golden", _:
+            return await client.check_golden()
+    raise AssertionError(ask.verb.name)
+
+
+def asked(ask: Ask, client: AdminClient, about: Sequence[Line] = ()) -> list[Line]:
+    """What a dialog says before a verb: whom it concerns, its effect, the same elsewhere."""
+    return [*about, *([()] if about else []), plain(ask.verb.effect), (), *same(ask, client)]
+
+
+def same(ask: Ask, client: AdminClient, plan: str = "") -> list[Line]:
+    """How the same is said in a shell; `plan` is what the call made, which is then applied."""
+    url, bearer = client.base_url, client.authorised
+    lines = [told("The same elsewhere:", "muted"), plain(ask.shell(url))]
+    lines.append(told(ask.curl(url, bearer=bearer), "muted"))
+    if plan:
+        lines.append(told(asks.apply(plan).curl(url, bearer=bearer), "muted"))
+    return lines
 
 
 def refusal(error: ClientError) -> list[Line]:

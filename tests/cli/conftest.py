@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from tests.fakes.people import access
 from tests.fakes.world import State, World
 
 from pdctl.adapters.clock import SystemClock
@@ -50,6 +51,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in FOREIGN:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PDCTL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -76,9 +78,11 @@ def free_port() -> int:
 class Live:
     """The world served from a thread; `do` runs something in its loop."""
 
-    def __init__(self, state: State, folder: Path, token: str | None = None) -> None:
+    def __init__(
+        self, state: State, folder: Path, token: str | None = None, *, users: bool = False
+    ) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.state, self.token = folder, state, token
+        self.folder, self.state, self.token, self.users = folder, state, token, users
         self.url = ""
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
@@ -111,9 +115,13 @@ class Live:
         self.loop = asyncio.get_running_loop()
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        self.world = World(SystemClock(), self.state, self.folder)
+        clock = SystemClock()
+        self.world = World(clock, self.state, self.folder)
         self.world.plane.data_plane_url = self.url  # so that /readyz finds a router that answers
-        self.api = create_api(self.world.plane, token=self.token)
+        self.api = create_api(
+            self.world.plane, token=self.token,
+            access=access(self.folder, clock) if self.users else None,
+        )  # fmt: skip
         config = uvicorn.Config(self.api, log_level="error", lifespan="off")
         self._server = uvicorn.Server(config)
         async with asyncio.TaskGroup() as group:

@@ -59,7 +59,7 @@ async def applied(stage: Stage, *shown: str) -> str:
 async def test_a_mode_switch_is_a_plan_and_done_at_once(stage: Stage) -> None:
     await stage.press("m")
     await stage.shows(
-        "Switch from pd to chunked?", "mode pd → chunked", "at once",
+        "Switch to chunked?", "mode pd → chunked", "at once",
         "new requests take chunked", "pdctl mode chunked", "/api/v1/plans",
     )  # fmt: skip
     for refusal in ("escape", "q"):
@@ -185,7 +185,12 @@ async def test_cancel_asks_and_takes_back(stage: Stage) -> None:
     await stage.shows("2p3d → 3p3d")
     id_ = await applied(stage)
     await stage.press("c")
-    await stage.shows("Cancel it?", f"pdctl cancel {id_}", "is wanted again")
+    await stage.shows(
+        f"Cancel {id_}?",
+        f"pdctl cancel {id_} --url",
+        f"/operations/{id_}/cancel",
+        "is wanted again",
+    )
     await stage.press("enter")
     assert size(stage, "prefill") == 3, "safe is the default"
     await stage.press("c", "y")
@@ -204,7 +209,7 @@ async def test_leaving_a_running_operation_lets_it_go_on(stage: Stage) -> None:
     await stage.press("enter")
     await stage.shows("to come", "○ 1")
     await stage.press("escape", "c")
-    await stage.shows("Cancel it?")
+    await stage.shows("Cancel op-")
     await stage.press("y")
     await stage.shows("■ cancelled")
     await stage.press("c")

@@ -56,7 +56,7 @@ async def test_what_is_old_is_marked_and_comes_back(tmp_path: Path) -> None:
         await stage.shows("✗ not connected", "What you see is 0s old.")
         assert stage.app.screen.query_one("#instances").styles.opacity < fresh
         await stage.press("m")
-        await stage.shows("Switch from pd to chunked?", "cannot be reached", "Plan again (r)")
+        await stage.shows("Switch to chunked?", "cannot be reached", "Plan again (r)")
         assert "Apply" not in await stage.press("y"), "there is no plan to apply"
         await stage.press("escape")
         port = int(url.rpartition(":")[2])

@@ -44,9 +44,9 @@ async def test_screens_and_tabs(tmp_path: Path) -> None:
 async def test_clear(tmp_path: Path) -> None:
     async with staged("normal", tmp_path) as stage:
         await stage.press("c")
-        await stage.shows("Clear its failures?")
+        await stage.shows("Try prefill-0 again?")
         await stage.press("enter")
-        assert "Clear its failures?" not in stage.text(), "safe is the default"
+        assert "Try prefill-0 again?" not in stage.text(), "safe is the default"
         await stage.press("c", "y")
         await stage.shows("prefill-0 has not been given up.", "HTTP 409, not_failed")
         assert "That did not work" not in await stage.press("escape")

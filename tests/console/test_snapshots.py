@@ -131,7 +131,7 @@ async def test_dialogs(tmp_path: Path) -> None:
         await stage.press("escape", "y")
         wrong += compare("normal-80x24-command", await stage.shows("Environment"))
         await stage.press("escape", "c")
-        wrong += compare("normal-80x24-clear", await stage.shows("Clear its failures?"))
+        wrong += compare("normal-80x24-clear", await stage.shows("Try prefill-0 again?"))
         await stage.press("escape", "3")
         await stage.log_lines()
         wrong += compare("normal-80x24-pick", await stage.press("i"))

@@ -69,9 +69,9 @@ async def test_in_a_terminal(tmp_path: Path) -> None:
         await tmux("send-keys", "-t", "t", "Enter")
         await shows(tmux, "Where its time went", "esc Back")
         await tmux("send-keys", "-t", "t", "q", "1", "m")
-        await shows(tmux, "Switch from pd to chunked?", "pd → chunked")
+        await shows(tmux, "Switch to chunked?", "pd → chunked")
         await tmux("resize-window", "-t", "t", "-x", "200", "-y", "40")
-        text = await shows(tmux, "Switch from pd to chunked?", "nixl · pdctl")
+        text = await shows(tmux, "Switch to chunked?", "nixl · pdctl")
         assert max(map(len, text.splitlines())) <= 200
         await tmux("send-keys", "-t", "t", "n", "q")
         await shows(tmux, "ended with 0")

@@ -14,9 +14,9 @@ from pdctl.domain.access import (
     Role,
     Throttle,
     digest,
-    needed,
     parse,
 )
+from pdctl.domain.verbs import needed
 
 HASH = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA"
 WHOLE = f"""
@@ -45,9 +45,10 @@ def test_roles_are_ordered() -> None:
         ("PUT", "/api/v1/mode", Role.OPERATOR),
         ("POST", "/api/v1/plans", Role.OPERATOR),
         ("PATCH", "/api/v1/router", Role.OPERATOR),
-        ("POST", "/api/v1/made-up", Role.OPERATOR),
+        ("POST", "/api/v1/made-up", Role.ADMIN),
         ("PUT", "/api/v1/fleet", Role.ADMIN),
         ("PUT", "/api/v1/fleet/", Role.ADMIN),
+        ("POST", "/api/v1/mode", Role.ADMIN),
         ("POST", "/api/v1/detach", Role.ADMIN),
         ("POST", "/api/v1/orphans/12-34/kill", Role.ADMIN),
     ],

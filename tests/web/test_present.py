@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pdctl.contract.asks import elsewhere
 from pdctl.domain.handoff import Outcome, Path
 from pdctl.domain.lifecycle import Phase, Reason
 from pdctl.web import present
@@ -90,6 +91,6 @@ def test_a_command_can_be_typed_as_it_is_shown() -> None:
 
 
 def test_a_command_names_the_server_unless_it_is_the_usual_one() -> None:
-    assert present.elsewhere("http://127.0.0.1:8080") == []
-    assert present.elsewhere("http://localhost:8080") == []
-    assert present.elsewhere("http://127.0.0.1:8081") == ["--url", "http://127.0.0.1:8081"]
+    assert elsewhere("http://127.0.0.1:8080") == []
+    assert elsewhere("http://localhost:8080") == []
+    assert elsewhere("http://127.0.0.1:8081") == ["--url", "http://127.0.0.1:8081"]

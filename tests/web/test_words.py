@@ -8,10 +8,11 @@ import pytest
 
 from pdctl.contract import steps
 from pdctl.contract.resources import EventView
-from pdctl.domain import audit, pairing, rehearsal
+from pdctl.domain import pairing, rehearsal
 from pdctl.domain.actions import Rung
 from pdctl.domain.events import EventKind
 from pdctl.domain.lifecycle import Phase, Reason
+from pdctl.domain.verbs import by_field
 from pdctl.routing import facts, router
 from pdctl.seam import frames
 from pdctl.web import present, words
@@ -28,7 +29,7 @@ def event(kind: str, subject: str = "decode-0", **data: object) -> EventView:
 def test_no_list_has_a_value_without_a_word() -> None:
     assert set(words.KINDS) == set(EventKind)
     assert set(words.RUNGS) == set(LADDER)
-    assert set(audit.VERBS.values()) <= set(words.VERBS)
+    assert set(by_field().values()) <= set(words.VERBS)
     reasons = {reason for reason, *_ in facts.BLOCKERS} | {"endpoint", *router.CONDITIONAL}
     assert reasons <= set(words.ROUTES)
     workers = {frames.WAITING, frames.LISTENING, frames.REPLACE, frames.DRAINING, frames.DONE}

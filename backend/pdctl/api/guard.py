@@ -21,8 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pdctl.api.context import AccessBook
 from pdctl.api.errors import from_error, problem
-from pdctl.domain.access import SESSION_PATH, Principal, Role, needed
+from pdctl.domain.access import SESSION_PATH, Principal, Role
 from pdctl.domain.errors import ForbiddenError
+from pdctl.domain.verbs import needed
 
 OPEN_PATHS = frozenset({"/livez", "/healthz"})
 BRIEF_PATHS = frozenset({"/readyz"})

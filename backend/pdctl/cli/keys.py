@@ -5,9 +5,7 @@ They work on the file that `router.keys_file` names; routers read it again withi
 
 from __future__ import annotations
 
-import os
 import secrets
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,12 +146,11 @@ def _read(file: Path) -> tuple[TOMLDocument, dict[str, ApiKey]]:
 
 
 def _write(file: Path, document: TOMLDocument) -> None:
-    """Whole or not at all: a router may read at any moment. For its owner's eyes only."""
+    """Whole or not at all: a router may read at any moment."""
+    from pdctl.adapters.access import write_private
+
     try:
-        handle, new = tempfile.mkstemp(dir=file.absolute().parent, prefix=f".{file.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(document.as_string())
-        Path(new).replace(file)
+        write_private(file, document.as_string())
     except OSError as error:
         raise Stop(ExitCode.FAILED, f"{file} cannot be written: {error.strerror}.") from error
 

@@ -24,6 +24,7 @@ from pdctl.cli import (
     instances,
     keys,
     latency,
+    login,
     mode,
     orphans,
     people,
@@ -89,7 +90,7 @@ def _top(
 for module in (
     demo, init, serving, replacing, status, mode, router, plan, changes, history, requests, latency,
     goodput, truth, compare, golden, instance, instances, events, files, doctor, orphans, signals,
-    keys, people, bundle,
+    keys, people, login, bundle,
 ):  # fmt: skip
     module.register(app)
 

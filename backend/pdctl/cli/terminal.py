@@ -151,9 +151,13 @@ def open_terminal(
             stream.reconfigure(errors="backslashreplace")
     wanted = sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
     color = wanted and not no_color and not os.environ.get("NO_COLOR") and not as_json
-    return Terminal(
-        as_json, quiet, color, url=_address(url) if url else "", token=_token(token_file)
-    )
+    address = _address(url) if url else ""
+    token = _token(token_file)
+    if address and token is None:
+        from pdctl.cli import kept  # it stops as this module does
+
+        token = kept.token_of(address)
+    return Terminal(as_json, quiet, color, url=address, token=token)
 
 
 def default_url() -> str:

@@ -62,6 +62,11 @@ class Transport:
             base_url=self.base_url, headers=headers, transport=transport, timeout=TIMEOUT
         )
 
+    @property
+    def authorised(self) -> bool:
+        """A token is shown with every call."""
+        return bool(self._auth)
+
     def acting_as(self, token: str | None) -> Self:
         """The same connections on behalf of another caller, such as one browser session."""
         other = copy.copy(self)

@@ -2,6 +2,7 @@
 
 Roles are ordered: an operator may all that a viewer may, an administrator everything. A fleet file
 names programs to execute, so who may apply one may run anything: that takes an administrator.
+What each verb takes is in `domain.verbs`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ from pdctl.domain.topology import FleetSpec
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 TOKEN_PREFIX = "pdctl-admin-"  # noqa: S105 - what a token begins with, so that a leak is known
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION_PATH = "/api/v1/session"
-_ADMIN_PATHS = re.compile(r"/api/v1/(?:fleet|detach|orphans/[^/]+/(?:kill|adopt))/?")
-"""Writes here run what the caller names, take pdctl away, or end processes that are not ours."""
 
 
 class Role(StrEnum):
@@ -121,13 +119,6 @@ def digest(secret: str) -> str:
 def fingerprint(user: User) -> str:
     """Changes with the password: sessions begun with an older one end."""
     return digest(user.password)[:16]
-
-
-def needed(method: str, path: str) -> Role:
-    """The role that a request of the admin API takes; a fleet file in its body takes ADMIN."""
-    if method in _SAFE or path == SESSION_PATH:
-        return Role.VIEWER
-    return Role.ADMIN if _ADMIN_PATHS.fullmatch(path) else Role.OPERATOR
 
 
 def new_program(before: FleetSpec, after: FleetSpec) -> bool:

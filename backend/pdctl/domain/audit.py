@@ -12,6 +12,7 @@ from pdctl.domain.change import Change
 from pdctl.domain.events import Event, EventKind
 from pdctl.domain.ids import Seq
 from pdctl.domain.topology import FleetSpec
+from pdctl.domain.verbs import by_field
 
 _NAMED = frozenset(
     {
@@ -24,12 +25,6 @@ SAID = (
     "change",
 )  # fmt: skip
 """What a search for a text looks through, beside the names of what an entry is about."""
-VERBS = {
-    "mode": "set_mode", "sizes": "resize", "fleet": "set_fleet", "restart": "restart",
-    "drain": "drain", "undrain": "undrain", "stop": "stop", "move": "move",
-    "router": "set_router",
-}  # fmt: skip
-"""Field of a change -> the verb that an operator would call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +126,7 @@ def says(entry: AuditEntry, text: str) -> bool:
 
 def verb_of(change: Change) -> str:
     """What an operator would call `change`; "apply" when it is several things at once."""
-    asked = [verb for name, verb in VERBS.items() if getattr(change, name) not in (None, ())]
+    asked = [verb for name, verb in by_field().items() if getattr(change, name) not in (None, ())]
     return asked[0] if len(asked) == 1 else "apply"
 
 

@@ -8,32 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pdctl.contract import steps
-from pdctl.contract.plans import ChangeBody, OperationView, StepView
+from pdctl.contract import asks, steps
+from pdctl.contract.asks import Ask
+from pdctl.contract.plans import OperationView, StepView
 from pdctl.contract.steps import StepRow
 from pdctl.web.present import DASH, Badge
-
-ON_ONE = {
-    "restart": "Restart {0}?",
-    "drain": "Keep {0} out of rotation?",
-    "undrain": "Let {0} work again?",
-    "stop": "Stop {0} for good?",
-}
-"""Changes of one instance, by the field of `ChangeBody` that asks for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A change that somebody thinks of."""
-
-    title: str
-    cli: tuple[str, ...]
-    body: ChangeBody | None = None
-    path: str = "/api/v1/plans"
-    """Where the admin API is asked for it."""
-    act: str = ""
-    """The page that does it; by default the one that applies the plan."""
-    button: str = "Apply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +39,15 @@ UNSEEN = Badge("—", "Not seen", "idle")
 """It ended before this was seen to happen."""
 
 
-def asked(query: Mapping[str, str]) -> Asked | None:
+def asked(query: Mapping[str, str]) -> Ask | None:
     """The change that a URL names, None when it names none; ValueError when it cannot be."""
     if pool := query.get("pool"):
-        size = int(query.get("size", ""))
-        body = ChangeBody(sizes={pool: size})
-        return Asked(f"Resize {pool} to {size}?", ("pdctl", "resize", f"{pool}={size}"), body)
+        return asks.resize({pool: int(query.get("size", ""))})
     if (one := query.get("move")) and (to := query.get("to")):
-        words = ("pdctl", "move", one, "--role", to)
-        return Asked(f"Move {one} to {to}?", words, ChangeBody(move={one: to}))
+        return asks.move(one, to)
     if (name := query.get("router")) and (value := query.get("value")) is not None:
-        said = ("pdctl", "router", "set", f"{name}={value}")
-        return Asked(f"Switch {name} to {value}?", said, ChangeBody(router={name: value}))
-    for verb, title in ON_ONE.items():
-        if one := query.get(verb):
-            body = ChangeBody.model_validate({verb: [one]})
-            return Asked(title.format(one), ("pdctl", verb, one), body)
-    return None
+        return asks.router({name: value})
+    return next((asks.on_one(verb, one) for verb in asks.ON_ONE if (one := query.get(verb))), None)
 
 
 def rows(found: Sequence[StepView]) -> list[Row]:

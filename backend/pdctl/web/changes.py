@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from pdctl.contract.asks import Ask
 from pdctl.contract.plans import ChangeBody
 from pdctl.web import change
 from pdctl.web.shell import Shell
@@ -35,9 +36,11 @@ class Changes:
     async def ask(self, request: Request) -> Response:
         """What the change named in the URL would do."""
         self._shell.only_ours(request)
-        asked, body = _asked(request)
+        asked = _asked(request)
         client = self._shell.client(request)
-        fleet, plan = await asyncio.gather(client.fleet(pairs=False), client.plan(body))
+        fleet, plan = await asyncio.gather(
+            client.fleet(pairs=False), client.plan(asked.change or ChangeBody())
+        )
         return self._shell.plan_page(request, asked, plan, fleet=fleet, back=self._shell.url("/"))
 
     async def apply(self, request: Request) -> Response:
@@ -47,11 +50,11 @@ class Changes:
         return RedirectResponse(self._shell.url("/", done="applied"), 303)
 
 
-def _asked(request: Request) -> tuple[change.Asked, ChangeBody]:
+def _asked(request: Request) -> Ask:
     try:
         asked = change.asked(request.query_params)
     except ValueError:
         raise HTTPException(400, "That is no change of this fleet.") from None
-    if asked is None or asked.body is None:
+    if asked is None:
         raise HTTPException(404)
-    return asked, asked.body
+    return asked

@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import Failed
-from pdctl.web import change, paging
+from pdctl.contract import asks
+from pdctl.web import paging
 from pdctl.web.shell import Shell
 
 PAGE = 25
@@ -69,14 +70,10 @@ class History:
         self._shell.only_ours(request)
         client, number = self._shell.client(request), request.path_params["number"]
         fleet, plan = await asyncio.gather(client.fleet(pairs=False), client.plan_undo(number))
-        asked = change.Asked(
-            title=f"Go back to revision {number}?", cli=("pdctl", "undo", "--to", str(number)),
-            path=f"/api/v1/revisions/{number}/plan",
-        )  # fmt: skip
-        back = self._shell.url("/history")
         return self._shell.plan_page(
-            request, asked, plan, fleet=fleet, back=back, section="history"
-        )
+            request, asks.undo(number), plan, fleet=fleet, back=self._shell.url("/history"),
+            section="history",
+        )  # fmt: skip
 
     def _compared(self, a: str, b: str) -> Response:
         if not SPAN.fullmatch(f"{a}..{b}"):

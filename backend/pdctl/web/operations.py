@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import ClientError
+from pdctl.contract import asks
 from pdctl.contract.plans import OperationView, PlanView
 from pdctl.web import change
 from pdctl.web.paging import newest_first
@@ -71,14 +72,10 @@ class Operations:
         client, id_ = self._shell.client(request), request.path_params["id"]
         one = await client.operation(id_)
         fleet, plan = await asyncio.gather(client.fleet(pairs=False), _way_back(client, one))
-        back, path = self._shell.url("/operations", id_), f"/operations/{id_}/cancel"
-        asked = change.Asked(
-            title=f"Cancel {id_}?", cli=("pdctl", "cancel", id_), path=f"/api/v1{path}",
-            act=path, button="Cancel the operation",
-        )  # fmt: skip
         return self._shell.plan_page(
-            request, asked, plan, fleet=fleet, back=back, section="operations"
-        )
+            request, asks.cancel(id_), plan, fleet=fleet, back=self._shell.url("/operations", id_),
+            section="operations", act=f"/operations/{id_}/cancel", button="Cancel the operation",
+        )  # fmt: skip
 
     async def cancel(self, request: Request) -> Response:
         """Take it back."""

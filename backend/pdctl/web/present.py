@@ -16,8 +16,6 @@ from pdctl.domain.lifecycle import Phase, Reason
 from pdctl.domain.topology import Mode, Role
 
 DASH = "—"
-CLI_DEFAULTS = ("http://127.0.0.1:8080", "http://localhost:8080")
-"""Where the CLI looks when nobody tells it: elsewhere its commands need --url."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -109,11 +107,6 @@ FOUND: dict[str, str] = {
     "higher": "higher", "lower": "lower", "unclear": "not beyond chance", "too_few": "too few",
 }  # fmt: skip
 """What a comparison found."""
-
-
-def elsewhere(base: str) -> list[str]:
-    """The words that a pdctl command needs to reach the console at `base`."""
-    return [] if base in CLI_DEFAULTS else ["--url", base]
 
 
 def tokens(one: RequestView) -> str:

@@ -16,10 +16,11 @@ from starlette.responses import Response as Answer
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import ClientError, Denied, Unreachable
 from pdctl.contract import steps
+from pdctl.contract.asks import Ask, elsewhere
 from pdctl.contract.plans import PlanView
 from pdctl.contract.problems import PROBLEM_TYPE, TYPE_BASE, Problem
 from pdctl.contract.resources import FleetView
-from pdctl.web import change, present, security
+from pdctl.web import change, security
 from pdctl.web.assets import environment, url_builder
 from pdctl.web.overview import state_of
 
@@ -68,7 +69,7 @@ class Shell:
             "csrf": csrf,
             "here": _here(request),
             "base": base,
-            "elsewhere": present.elsewhere(base),
+            "elsewhere": elsewhere(base),
             "signed_in": security.TOKEN_COOKIE in request.cookies,
             "who": request.cookies.get(security.WHO_COOKIE, ""),
             "flash": FLASHES.get(request.query_params.get("done", ""), ""),
@@ -82,22 +83,26 @@ class Shell:
     def plan_page(
         self,
         request: Request,
-        asked: change.Asked,
+        asked: Ask,
         plan: PlanView | None,
         *,
         fleet: FleetView,
         back: str,
         section: str = "fleet",
+        act: str = "",
+        button: str = "Apply",
     ) -> HTMLResponse:
-        """A change as its plan, with the button that makes it so; a fragment for a dialog."""
+        """A change as its plan, with the button that makes it so; a fragment for a dialog.
+
+        `act`: the page that does it, where that is not the one that applies the plan.
+        """
         piece = request.url.path.startswith("/ui/")
         return self.page(
             request, "fragments/change.html" if piece else "change.html", section=section,
-            fleet=fleet, asked=asked, plan=plan, back=back,
+            fleet=fleet, asked=asked, plan=plan, back=back, act=act, button=button,
             steps=change.rows(plan.steps) if plan else [],
             capacity=steps.capacity(plan) if plan else [],
             shapes=steps.shapes(plan) if plan else (),
-            body=asked.body.model_dump_json(exclude_defaults=True) if asked.body else "",
         )  # fmt: skip
 
     def only_ours(self, request: Request) -> None:

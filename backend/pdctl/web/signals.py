@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
-from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,6 +12,7 @@ from starlette.routing import Route
 
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import Failed
+from pdctl.contract import asks
 from pdctl.contract.signals import SignalView, SilenceBody
 from pdctl.web.shell import Shell
 from pdctl.web.verbs import Confirm, Entry
@@ -136,41 +135,39 @@ async def _one(client: AdminClient, id_: str) -> SignalView:
 
 def take_up(one: SignalView) -> Confirm:
     """The question before a signal is taken up."""
+    ask = asks.ack(one.id)
     return Confirm(
-        title=f"Take up {one.id}?", button="Take it up",
+        title=ask.title, button="Take it up",
         effects=(
             "It is no longer counted, until it fires anew.",
             "Others see that you have it, and your note.",
         ),
         risks=() if one.state == "firing" else ("It does not fire now.",),
         action="/signals/ack", fields={"id": one.id}, entries=(NOTE,),
-        method="POST", path=f"/api/v1/signals/{quote(one.id, safe='')}/ack",
-        cli=("pdctl", "signals", "ack", one.id),
+        ask=ask,
     )  # fmt: skip
 
 
 def keep_quiet(rule: str, subject: str) -> Confirm:
     """The question before signals are kept quiet."""
-    what = f"{rule} of {subject}" if subject != "*" else rule
-    body = json.dumps({"rule": rule, "subject": subject, "for_s": 3600})
+    ask = asks.silence(rule, subject)
     return Confirm(
-        title=f"Keep {what} quiet?", button="Silence",
+        title=ask.title, button="Silence",
         effects=(
             "What matches is neither counted nor sent to the webhook.",
             "It is watched and shown all the same; the silence ends by itself.",
         ),
         action="/signals/silence", fields={"rule": rule, "subject": subject},
         entries=(Entry("for_s", "For how long", choices=SPANS), NOTE),
-        method="POST", path="/api/v1/silences", body=body,
-        cli=("pdctl", "signals", "silence", rule, "--subject", subject, "--for", "1h"),
+        ask=ask,
     )  # fmt: skip
 
 
 def hear_again(id_: str) -> Confirm:
     """The question before a silence is ended."""
+    ask = asks.unsilence(id_)
     return Confirm(
-        title=f"End silence {id_}?", button="End it",
+        title=ask.title, button="End it",
         effects=("What it kept quiet is counted and sent again, if it still fires.",),
-        action="/signals/unsilence", fields={"id": id_}, method="DELETE",
-        path=f"/api/v1/silences/{id_}", cli=("pdctl", "signals", "unsilence", id_),
+        action="/signals/unsilence", fields={"id": id_}, ask=ask,
     )  # fmt: skip

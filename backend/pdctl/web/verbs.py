@@ -5,9 +5,10 @@ Pure: views in, the text of a confirmation out. The forms that carry it out are 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
+from pdctl.contract import asks
+from pdctl.contract.asks import Ask
 from pdctl.contract.resources import FleetView, InstanceView, ModeView
 from pdctl.domain.lifecycle import Phase
 from pdctl.domain.topology import Mode
@@ -34,12 +35,8 @@ class Confirm:
     effects: tuple[str, ...]
     action: str
     """Path that the form posts to."""
-    method: str
-    path: str
-    """Method and path of the admin API call that this is."""
-    body: str = ""
-    cli: tuple[str, ...] = ()
-    """The same as words of a shell command."""
+    ask: Ask
+    """The same for a shell."""
     fields: dict[str, str] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     risks: tuple[str, ...] = ()
@@ -62,17 +59,15 @@ def switch(fleet: FleetView, mode: ModeView, to: Mode) -> Confirm:
         risks=_mode_risks(fleet, to),
         action="/mode",
         fields={"to": to.value, "revision": str(fleet.revision)},
-        method="PUT",
-        path="/api/v1/mode",
-        body=json.dumps({"mode": to.value}),
-        cli=("pdctl", "mode", to.value),
+        ask=asks.switch(to),
     )
 
 
 def clear(instance: InstanceView) -> Confirm:
     """The question before an instance that was given up is tried again."""
+    ask = asks.clear(instance.id)
     return Confirm(
-        title=f"Try {instance.id} again?",
+        title=ask.title,
         button="Clear and start",
         effects=(
             f"Its {instance.failures} counted failures are forgotten and it is started again.",
@@ -80,9 +75,7 @@ def clear(instance: InstanceView) -> Confirm:
         ),
         risks=() if instance.phase is Phase.FAILED else ("It is not failed now.",),
         action=f"/instances/{instance.id}/clear",
-        method="POST",
-        path=f"/api/v1/instances/{instance.id}/clear",
-        cli=("pdctl", "clear", instance.id),
+        ask=ask,
     )
 
 

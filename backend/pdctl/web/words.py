@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from pdctl.domain.actions import Rung
 from pdctl.domain.events import EventKind
+from pdctl.domain.verbs import VERBS as EVERY
 from pdctl.web.present import MODES, Badge
 
 KINDS: dict[EventKind, str] = {
@@ -29,28 +30,7 @@ RUNGS: dict[str, Badge] = {
 }
 """The stop ladder, and the way back from it."""
 VERBS: dict[str, str] = {
-    "set_mode": "switch mode",
-    "set_router": "switch routing",
-    "resize": "resize",
-    "drain": "drain",
-    "undrain": "undrain",
-    "restart": "restart",
-    "move": "move",
-    "stop": "stop",
-    "set_fleet": "new fleet file",
-    "undo": "undo",
-    "clear": "clear failures",
-    "cancel": "cancel",
-    "detach": "let go of the fleet",
-    "adopt": "adopt an engine",
-    "kill_orphan": "end an engine",
-    "ack_signal": "acknowledge a signal",
-    "silence": "silence signals",
-    "unsilence": "end a silence",
-    "mark": "name a moment",
-    "golden": "golden check",
-    "unmark": "forget a moment",
-    "apply": "several changes",
+    **{one.name: one.label for one in EVERY.values()},
     "operation": "operation ended",
 }
 SOURCES: dict[str, str] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.actions import parse
 from textual.app import App
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -12,7 +13,7 @@ _KEYS = {
     "question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "space": "Space",
     "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "up": "↑", "down": "↓",
     "left": "←", "right": "→", "backspace": "Backspace",
-    "plus": "+", "minus": "-", "equals_sign": "=",
+    "colon": ":", "plus": "+", "minus": "-", "equals_sign": "=",
 }  # fmt: skip
 _NOISE = {"tab", "shift+tab", "ctrl+c", "super+c", "ctrl+q"}
 _ABOUT: tuple[Line, ...] = (
@@ -57,7 +58,8 @@ def _flat(own: object) -> list[object]:
 
 
 def _works(action: str, app: App[int]) -> bool:
-    return app.check_action(action.split("(", maxsplit=1)[0], ()) is not False
+    _, name, given = parse(action)
+    return app.check_action(name, given) is not False
 
 
 def _name(key: str) -> str:

@@ -9,8 +9,8 @@ from textual import work
 from textual.binding import Binding, BindingType
 
 from pdctl.client.errors import ClientError
+from pdctl.contract import asks
 from pdctl.contract.history import RevisionView
-from pdctl_console import asks
 from pdctl_console import format as fmt
 from pdctl_console.follower import Look
 from pdctl_console.model import ViewState

@@ -10,14 +10,13 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from pdctl.client.errors import ClientError
+from pdctl.contract import asks
 from pdctl.contract.plans import OperationView
 from pdctl.contract.resources import RouterView
 from pdctl_console import format as fmt
-from pdctl_console import planned, verbs
+from pdctl_console import planned
 from pdctl_console.follower import Look
 from pdctl_console.model import RUNNING, ViewState
-from pdctl_console.screens.dialogs import Confirm
 from pdctl_console.screens.listing import ListScreen
 from pdctl_console.styled import Line, Part, clean, plain, told
 from pdctl_console.widgets.block import Block
@@ -104,14 +103,8 @@ class OperationsScreen(ListScreen):
         if one.state != RUNNING:
             self.app.notify(f"{one.id} is {one.state}; undo (u) goes back to before it.")
             return
-        client = self.console.client
-        body = verbs.cancel(one, client.base_url)
-        dialog = Confirm("Cancel it?", body, "Take it back", "Go on")
-        if await self.app.push_screen_wait(dialog):
-            try:
-                await client.cancel(one.id)
-            except ClientError as error:
-                self.console.refused(error)
+        if await self.console.sure_to_cancel(one):
+            await self.console.carry_out(asks.cancel(one.id))
 
 
 def router_lines(router: RouterView, version: str, now: datetime) -> list[Line]:

@@ -13,12 +13,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Button
 
 from pdctl.client.errors import ClientError, Unreachable
+from pdctl.contract import asks
+from pdctl.contract.asks import Ask
 from pdctl.contract.plans import OperationView, PlanView
-from pdctl_console import asks, planned, verbs
-from pdctl_console.asks import Ask
+from pdctl_console import planned, verbs
 from pdctl_console.model import RUNNING, ViewState
-from pdctl_console.screens.dialogs import Confirm
-from pdctl_console.styled import Line, Part, clean, plain, told, wrap
+from pdctl_console.styled import Line, Part, clean, told, wrap
 from pdctl_console.widgets.block import Block
 
 if TYPE_CHECKING:
@@ -203,10 +203,7 @@ class PlanScreen(ModalScreen[None]):
     @work(exclusive=True, group="cancel")
     async def action_cancel(self) -> None:
         """Take the operation back, after asking."""
-        if self._operation is None:
-            return
-        body = verbs.cancel(self._operation, self.console.client.base_url)
-        if await self.app.push_screen_wait(Confirm("Cancel it?", body, "Take it back", "Go on")):
+        if self._operation is not None and await self.console.sure_to_cancel(self._operation):
             await self._try(self.console.client.cancel(self._operation.id))
 
     @work(group="look")
@@ -281,12 +278,9 @@ class PlanScreen(ModalScreen[None]):
         return [*lines, *self._elsewhere(width)]
 
     def _elsewhere(self, width: int) -> list[Line]:
-        ask = self._asked()
-        return [
-            (), told("The same elsewhere:", "muted"),
-            *wrap(plain(ask.cli), width),
-            *wrap(told(ask.curl(self.console.client.base_url), "muted"), width),
-        ]  # fmt: skip
+        plan = self._plan.id if self._plan and not self._plan.refused else ""
+        lines = verbs.same(self._asked(), self.console.client, plan)
+        return [(), *(row for line in lines for row in wrap(line, width))]
 
 
 _ACTIONS = frozenset({"size", "pool", "cancel", "again", "leave", "apply"})

@@ -10,13 +10,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from pdctl.client.errors import ClientError
-from pdctl.contract.signals import SignalHistoryPage, SignalView, SilenceBody, SilenceView
+from pdctl.contract import asks
+from pdctl.contract.signals import SignalHistoryPage, SignalView
 from pdctl.domain.signals.book import State
 from pdctl.domain.signals.rules import Severity
 from pdctl_console import format as fmt
 from pdctl_console.follower import Look
 from pdctl_console.model import ViewState
-from pdctl_console.screens.dialogs import Confirm, Text
+from pdctl_console.screens.dialogs import Text
 from pdctl_console.screens.instance import InstanceScreen
 from pdctl_console.screens.listing import ListScreen
 from pdctl_console.styled import Line, Part, clean, plain, told, wrap
@@ -26,7 +27,6 @@ from pdctl_console.widgets.row_table import Column, Row, RowTable
 SEVERITIES: dict[Severity, fmt.Look] = {
     Severity.CRITICAL: ("✗", "bad"), Severity.WARNING: ("!", "warn"),
 }  # fmt: skip
-SILENCE_S = 3600
 
 
 class SignalsScreen(ListScreen):
@@ -143,41 +143,18 @@ class SignalsScreen(ListScreen):
         if one.ack is not None:
             self.app.notify(f"{one.ack.by} has taken it up already.", markup=False)
             return
-        body = [
-            told(one.id, "strong"), (),
-            plain("It is no longer counted, until it fires anew. Others see that you have it."), (),
-            told("The same elsewhere:", "muted"), told(f"pdctl signals ack '{one.id}'", "muted"),
-        ]  # fmt: skip
-        if await self.app.push_screen_wait(Confirm("Take it up?", body, "Take it up")):
-            await self._do(one.id)
-
-    async def _do(self, id_: str) -> None:
-        try:
-            await self.console.client.ack_signal(id_)
-        except ClientError as error:
-            self.console.refused(error)
-        else:
-            self.app.notify(f"{id_} is yours.", markup=False)
+        await self.console.confirm(asks.ack(one.id), "Take it up")
 
     @work(exclusive=True, group="verb")
     async def action_silence(self) -> None:
         """Keep what is under the cursor quiet for an hour, or end its silence; after asking."""
         if (one := self._chosen()) is None:
             return
-        quiet = one.silence
-        dialog = _loud_again(quiet) if quiet else _quiet(one)
-        if not await self.app.push_screen_wait(dialog):
-            return
-        client = self.console.client
-        try:
-            if quiet:
-                await client.unsilence(quiet.id)
-            else:
-                await client.silence(
-                    SilenceBody(rule=one.rule, subject=one.subject, for_s=SILENCE_S)
-                )
-        except ClientError as error:
-            self.console.refused(error)
+        if (quiet := one.silence) is not None:
+            said = told(f"{quiet.rule} of {quiet.subject}, by {quiet.by} {quiet.note}", "strong")
+            await self.console.confirm(asks.unsilence(quiet.id), "End it", [said])
+        else:
+            await self.console.confirm(asks.silence(one.rule, one.subject), "Silence")
         self.console.action_reload()
 
     @work(exclusive=True, group="open")
@@ -209,26 +186,6 @@ def _taken(one: SignalView) -> str:
     if one.ack is not None:
         return one.ack.by
     return "silenced" if one.silence is not None else ""
-
-
-def _quiet(one: SignalView) -> Confirm:
-    cli = f"pdctl signals silence {one.rule} --subject '{one.subject}' --for 1h"
-    body = [
-        told(one.id, "strong"), (),
-        plain("For an hour it is neither counted nor sent. It is watched and shown all the same."),
-        (), told("The same elsewhere:", "muted"), told(cli, "muted"),
-    ]  # fmt: skip
-    return Confirm("Keep it quiet for an hour?", body, "Silence")
-
-
-def _loud_again(silence: SilenceView) -> Confirm:
-    body = [
-        told(f"{silence.rule} of {silence.subject}, by {silence.by}", "strong"),
-        told(silence.note, ""), (),
-        told("The same elsewhere:", "muted"),
-        told(f"pdctl signals unsilence {silence.id}", "muted"),
-    ]  # fmt: skip
-    return Confirm("End its silence?", body, "End it")
 
 
 def words(one: SignalView) -> list[Line]:

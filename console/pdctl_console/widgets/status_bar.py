@@ -96,7 +96,7 @@ def _line(state: ViewState, here: str, width: int, *, read_only: bool) -> Line:
 
 
 def _connection(state: ViewState, *, wide: bool, read_only: bool) -> list[Part]:
-    mark: list[Part] = [("read-only  ", "warn")] if read_only else []
+    mark: list[Part] = [*_who(state, wide=wide), *([("read-only  ", "warn")] if read_only else [])]
     if state.fleet is not None and (wrong := state.fleet.signals):
         word = f" signal{'s' if wrong > 1 else ''} " if wide else ""
         mark.append((f"▲ {wrong}{word} ", "bad"))
@@ -107,6 +107,16 @@ def _connection(state: ViewState, *, wide: bool, read_only: bool) -> list[Part]:
     if state.fleet is None or state.streaming or not state.trouble:
         return [*mark, ("◔ connecting", "busy")]
     return [*mark, ("✗ not connected", "bad")]
+
+
+def _who(state: ViewState, *, wide: bool) -> list[Part]:
+    """Who has signed in; where there is little room, only who may change nothing."""
+    who = state.who
+    if who is None or who.kind not in ("user", "token"):
+        return []
+    if wide:
+        return [(f"{clean(who.name)}, {clean(who.role)}  ", "muted")]
+    return [("viewer  ", "warn")] if who.role == "viewer" else []
 
 
 def _whole(tabs: list[Part], pieces: list[list[Part]], end: list[Part], width: int) -> Line:
