@@ -73,32 +73,38 @@ class Story:
 
 @dataclass(slots=True)
 class Fleet:
-    """A router's choices over engines."""
+    """The choices of routers over engines; requests go to one router after the other."""
 
     row: str
     size: tuple[int, int]
+    routers: int = 1
     engines: dict[str, Engine] = field(default_factory=dict)
     stories: list[Story] = field(default_factory=list)
     refused: int = 0
-    desk: Dispatcher = field(init=False)
+    desks: list[Dispatcher] = field(default_factory=list)
+    asked: int = 0
 
     async def serve(self, workload: Workload) -> None:
         """All of it, to its end."""
         loop = asyncio.get_running_loop()
-        self.desk = Dispatcher(loop.time, Random(0))  # noqa: S311
         for role, count in zip("pd", self.size, strict=True):
             for number in range(count):
                 id_ = f"{role}{number}"
                 self.engines[id_] = Engine(id_, ENGINE, self.engines)
-        for target in self._table().targets:
-            holding = self.desk.memory.holdings.open(target)
-            holding.why_not = ""
-            self.engines[target.id].tell(holding)
         slo = SloSpec("good", workload.ttft_s * 1000, workload.tpot_s * 1000)
-        self.desk.push(replace(self._table(), slos=(slo,)))
+        table = replace(self._table(), slos=(slo,))
+        for number in range(self.routers):
+            desk = Dispatcher(loop.time, Random(number))  # noqa: S311
+            for target in table.targets:
+                holding = desk.memory.holdings.open(target)
+                holding.why_not = ""
+                self.engines[target.id].tell(holding)
+            desk.push(table)
+            self.desks.append(desk)
         talks = [spawn(self._talk(talk), name="talk") for talk in workload.talks]
         await asyncio.gather(*talks)
-        self.desk.outbox.close()
+        for desk in self.desks:
+            desk.outbox.close()
         for engine in self.engines.values():
             await engine.close()
 
@@ -128,19 +134,21 @@ class Fleet:
         began = asyncio.get_running_loop().time()
         body = {"prompt": prompt, "max_tokens": tokens}
         facts = read_facts(body, PATH, session)
-        if self.desk.board and self.desk.board.wants_history:
+        desk = self.desks[self.asked % self.routers]
+        self.asked += 1
+        if desk.board and desk.board.wants_history:
             facts = replace(facts, prefix=chain_of(body, PATH))
-        if self.desk.board and self.desk.board.wants_events:
-            facts = self.desk.memory.holdings.read(facts, prompt, "")
-        reservation = await self.desk.find(facts, Avoid())
+        if desk.board and desk.board.wants_events:
+            facts = desk.memory.holdings.read(facts, prompt, "")
+        reservation = await desk.find(facts, Avoid())
         if not isinstance(reservation, Reservation):
             self.refused += 1
             return
-        computed, answer = await self._legs(reservation, facts, prompt, tokens)
+        computed, answer = await self._legs(desk, reservation, facts, prompt, tokens)
         span = answer.last_token_at - answer.first_token_at
         tpot = span / (tokens - 1) if tokens > 1 else 0.0
         if tpot:
-            self.desk.memory.of(reservation.route.decode).step.learn(tokens - 1, span)
+            desk.memory.of(reservation.route.decode).step.learn(tokens - 1, span)
         self.stories.append(
             Story(
                 answer.first_token_at - began, tpot, len(prompt), computed.local_hits,
@@ -149,10 +157,15 @@ class Fleet:
         )  # fmt: skip
 
     async def _legs(
-        self, reservation: Reservation, facts: RequestFacts, prompt: list[int], tokens: int
+        self,
+        desk: Dispatcher,
+        reservation: Reservation,
+        facts: RequestFacts,
+        prompt: list[int],
+        tokens: int,
     ) -> tuple[Sequence, Sequence]:
         """(who computed the prompt, who answered): the gateway's legs without its sockets."""
-        desk, route, id_ = self.desk, reservation.route, str(len(self.stories)) + str(id(prompt))
+        route, id_ = reservation.route, str(len(self.stories)) + str(id(prompt))
         now, decode, params = asyncio.get_running_loop().time, route.decode, None
         first = None
         if route.prefill is not None:
@@ -185,9 +198,9 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def measure(row: str, workload: Workload, size: tuple[int, int]) -> str:
+def measure(row: str, workload: Workload, size: tuple[int, int], routers: int = 1) -> str:
     """One line of the table."""
-    fleet = Fleet(row, size)
+    fleet = Fleet(row, size, routers)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(fleet.serve(workload))
     stories, gaps = fleet.stories, [gap for one in fleet.engines.values() for gap in one.gaps]
@@ -210,13 +223,15 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=600, help="of each kind of traffic")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fleet", default="4x4", help="prefill x decode instances")
+    parser.add_argument("--routers", type=int, default=1, help="that share the fleet's requests")
     asked = parser.parse_args()
     prefill, _, decode = asked.fleet.partition("x")
+    size = int(prefill), int(decode)
     sys.stdout.write(HEAD)
     kinds = [(one, ROWS) for one in workloads(asked.seed, asked.requests)]
     for workload, rows in [*kinds, (flood(asked.seed, asked.requests), OBJECTIVES)]:
         for row in rows:
-            sys.stdout.write(f"{measure(row, workload, (int(prefill), int(decode)))}\n")
+            sys.stdout.write(f"{measure(row, workload, size, asked.routers)}\n")
             sys.stdout.flush()
 
 

@@ -107,7 +107,7 @@ class _Gap:
 class _Told:
     """Hands on what becomes of blocks, in the words of the seam."""
 
-    holding: Holding
+    holdings: list[Holding]
     now: Callable[[], float]
 
     def stored(
@@ -122,7 +122,9 @@ class _Told:
         self._tell(AllCleared())
 
     def _tell(self, event: BlockEvent) -> None:
-        self.holding.take(EventBatch(self.holding.next_seq, self.now(), (event,)), self.now())
+        now = self.now()
+        for one in self.holdings:
+            one.take(EventBatch(one.next_seq, now, (event,)), now)
 
 
 class Engine:
@@ -132,6 +134,7 @@ class Engine:
         self.id, self.config = id_, config
         self._clock, self._peers = _Clock(), peers
         self._pool, self._kept = BlockPool(config.num_blocks), dict[str, list[int]]()
+        self._told = _Told([], self._clock.now)
         self._metrics = _Gaps()
         self._scheduler = Scheduler(config, self._clock, Faults(), self._pool, Draws(0, id_))
         parts: Any = self._scheduler
@@ -139,8 +142,9 @@ class Engine:
         self._task = spawn(self._scheduler.run(), name=id_)
 
     def tell(self, holding: Holding) -> None:
-        """Tell `holding` of every block, as a publisher's messages would, without their way."""
-        self._pool.listener = _Told(holding, self._clock.now)
+        """Tell `holding` too of every block, as a publisher's messages would, without their way."""
+        self._told.holdings.append(holding)
+        self._pool.listener = self._told
 
     @property
     def gaps(self) -> list[float]:

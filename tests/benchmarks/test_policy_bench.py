@@ -9,9 +9,10 @@ from benchmarks.traffic import flood, workloads
 from benchmarks.virtual import VirtualLoop
 
 
-def played(row: str) -> list[tuple[float, int]]:
-    """(time to the first token, cached tokens) of each chat request."""
-    fleet, traffic = Fleet(row, (2, 2)), workloads(seed=3, size=60)[0]
+def played(row: str, routers: int = 1, kind: str = "chat") -> list[tuple[float, int]]:
+    """(time to the first token, cached tokens) of each request."""
+    fleet = Fleet(row, (2, 2), routers)
+    traffic = next(one for one in workloads(seed=3, size=60) if one.name == kind)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(fleet.serve(traffic))
     assert len(fleet.stories) == traffic.requests
@@ -45,3 +46,8 @@ def test_a_run_depends_on_its_seed_only() -> None:
 def test_affinity_finds_more_in_the_caches_than_turns_do() -> None:
     turns, affine = played("round_robin"), played("prefix_affinity")
     assert sum(cached for _, cached in affine) > 1.2 * sum(cached for _, cached in turns)
+
+
+def test_events_tell_each_router_what_the_others_sent() -> None:
+    guessed, told = (played(row, 4, "agents") for row in ("prefix_affinity", "kv_events"))
+    assert sum(cached for _, cached in told) > 1.05 * sum(cached for _, cached in guessed)
