@@ -13,10 +13,11 @@ from tests.fakes.waiting import until
 from tests.gateway.conftest import Engines
 from tests.gateway.desk import CHAT, RESPONSES, Desk
 
+from pdctl.adapters import kv_events
 from pdctl.adapters.clock import SystemClock
 from pdctl.adapters.kv_events import ZmqFeed
 from pdctl.domain.handoff import Path
-from pdctl.domain.kv_events import KvFollowed
+from pdctl.domain.kv_events import KvFollowed, KvSource
 from pdctl.domain.topology import Mode
 from pdctl.gateway import following
 from pdctl.gateway.plane import LocalDataPlane
@@ -130,7 +131,10 @@ async def test_what_was_said_before_the_router_came_is_asked_for(
     assert (await say(desk, LONG))[1].endswith("tokens in flight")
 
 
-async def test_a_gap_is_filled_by_a_replay(desk: Desk, engines: Engines) -> None:
+async def test_a_gap_is_filled_by_a_replay(
+    desk: Desk, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "QUIET_S", 3600.0)  # the next message shows it
     engine = await engines("d0", **publishing())
     await serve(desk)
     await say(desk, "a" * 100)
@@ -160,8 +164,9 @@ async def test_a_loss_that_nothing_follows_is_found_in_the_silence(
 
 
 async def test_a_gap_that_cannot_be_filled_costs_all_that_was_known(
-    desk: Desk, engines: Engines
+    desk: Desk, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(following, "QUIET_S", 3600.0)
     engine = await engines("d0", **publishing(buffer_steps=1))
     await serve(desk)
     await say(desk, "a" * 100)
@@ -176,6 +181,50 @@ async def test_a_gap_that_cannot_be_filled_costs_all_that_was_known(
     now = followed(desk, "d0")
     assert (now.gaps, now.replays, now.forgotten, now.blocks) == (1, 0, 1, before)
     assert (await say(desk, "a" * 100))[1].startswith("none of")
+
+
+async def test_who_is_silent_and_does_not_answer_is_not_gone_by(
+    desk: Desk, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "QUIET_S", 0.2)
+    monkeypatch.setattr(kv_events, "REPLY_S", 0.2)
+    engine = await engines("d0", **publishing())
+    await serve(desk)
+    await say(desk, LONG)
+    await seen(desk, "d0", lambda one: one.blocks and not one.why_not)
+    publisher = engine.ranks[0].publisher
+    await publisher.stop()
+    await seen(desk, "d0", lambda one: one.why_not)
+    instance, why = await say(desk, LONG)
+    assert instance == "d0"
+    assert "by this router's history (has not shown for a while that its events are whole" in why
+    publisher.start()
+    await seen(desk, "d0", lambda one: not one.why_not and one.blocks)
+    assert "by its own events" in (await say(desk, LONG))[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "source"),
+    [
+        ({}, following.SILENT),
+        ({"0": {"publisher": "null", "endpoint": "tcp://*:5557"}}, following.SILENT),
+        (
+            {"0": {"publisher": "zmq", "endpoint": "tcp://*:5557", "replay_endpoint": None}},
+            KvSource("tcp://10.0.0.7:5557"),
+        ),
+        (
+            {"0": {"publisher": "zmq", "endpoint": "ipc://@a", "replay_endpoint": "ipc://@b",
+                   "topic": "kv"}},
+            KvSource("ipc://@a", "ipc://@b", "kv"),
+        ),
+        (
+            {str(rank): {"publisher": "zmq", "endpoint": "tcp://*:5557"} for rank in (0, 1)},
+            "has 2 data-parallel ranks: which one computes is not known before",
+        ),
+    ],
+)  # fmt: skip
+def test_where_an_engine_publishes(answer: dict[str, Any], source: KvSource | str) -> None:
+    assert following.source_of(answer, "10.0.0.7") == source
 
 
 async def test_evicted_and_cleared_blocks_are_held_no_more(desk: Desk, engines: Engines) -> None:

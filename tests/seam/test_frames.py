@@ -59,6 +59,11 @@ async def test_what_another_version_adds_is_ignored() -> None:
     table["targets"] = [one | {"rack": "b"} for one in table["targets"]]
     record = RECORD.to_json() | {"colour": "red"}
     record["legs"] = [leg | {"hue": 1} for leg in record["legs"]]
+    load = frames.load_of({
+        "table_seq": 1, "inflight": {}, "queued": 0, "paths": {},
+        "kv_events": {"p": {"blocks": 3, "warmth": 9}},
+    })  # fmt: skip
+    assert load.kv_events == {"p": KvFollowed(blocks=3)}
     sent = frames.pack(frames.TABLE, table=table, more=1) + frames.pack("song", verse=2)
     reader = stream(sent + frames.pack(frames.RECORD, seq=1, again=False, data=record))
     first, second, third = [await frames.read(reader) for _ in range(3)]

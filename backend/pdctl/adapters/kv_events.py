@@ -79,7 +79,10 @@ class ZmqSubscription:
 
     async def next(self) -> EventBatch:
         """The next message. EngineError when it cannot be read."""
-        return _read(await self._sub.recv_multipart())
+        try:
+            return _read(await self._sub.recv_multipart())
+        except zmq.ZMQError as error:
+            raise _failed(f"its KV events do not come: {error}") from error
 
     async def replay(self, since: int) -> list[EventBatch]:
         """All messages from number `since` on that the engine still has. EngineError if silent."""

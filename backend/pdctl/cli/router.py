@@ -55,9 +55,10 @@ def _followed(one: KvEventsView) -> str:
         return one.why_not
     age = one.last_event_age_s
     since = "no event yet" if age is None else f"last event {age:.0f} s ago"
-    words = [f"{one.blocks} blocks", since]
+    words = [f"{one.blocks} {'block' if one.blocks == 1 else 'blocks'}", since]
     if one.gaps:
-        words.append(f"{one.gaps} gaps ({one.replays} filled, {one.forgotten} forgotten)")
+        gaps = "1 gap" if one.gaps == 1 else f"{one.gaps} gaps"
+        words.append(f"{gaps} ({one.replays} filled, {one.forgotten} forgotten)")
     return ", ".join(words)
 
 

@@ -121,6 +121,7 @@ class _Watch:
                 self._changed()
         finally:
             heard.close()
+            self._doubt("is not followed at the moment")
 
     async def _catch_up(self, heard: Subscription) -> None:
         """All that it has said so far; what it does not have any more is not known."""

@@ -18,6 +18,9 @@ from pdctl.routing.facts import RequestFacts
 
 WITHIN_S = 0.5
 """Seconds that a request waits for its token ids."""
+MOST_GUESSED = 131_072
+"""Tokens (guessed by its length) up to which a prompt is counted beforehand: it is work for the
+engine's API server, which will do it once more for the request itself."""
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 _TAKEN = {
     COMPLETIONS: ("model", "prompt", "add_special_tokens"),
@@ -59,6 +62,8 @@ def _untold(facts: RequestFacts, body: Mapping[str, Any]) -> str:
         return f"/tokenize does not take what {facts.endpoint} takes"
     if facts.endpoint == COMPLETIONS and not isinstance(body.get("prompt"), str):
         return "its prompt is neither one text nor one list of ids"
+    if facts.guessed > MOST_GUESSED:
+        return "its prompt is too long to be counted beforehand"
     messages = body.get("messages") or ()
     if any(_has_media(one.get("content")) for one in messages if isinstance(one, dict)):
         return "its messages hold more than text"

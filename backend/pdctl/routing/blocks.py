@@ -25,6 +25,8 @@ COMING_S = 10.0
 """Seconds that a prompt which was sent counts as coming, until its events are there."""
 MOST_COMING = 8192
 """Blocks that may be coming before those that did not come are looked for."""
+MOST_IDS = 262_144
+"""Token ids of a prompt that are compared, so that no prompt takes long."""
 _START = 0
 UNHEARD = "has not been asked for its KV events yet"
 """Why a holding that was just opened says nothing."""
@@ -34,7 +36,8 @@ def chain_of_ids(ids: Sequence[int], block_size: int, salt: str = "") -> Chain:
     """The names of a prompt's full blocks; the last token is computed anew, so never counted."""
     last, chain = _START, []
     key = salted(salt) if salt else ""
-    for at in range(0, (len(ids) - 1) // block_size * block_size, block_size):
+    compared = min(len(ids) - 1, MOST_IDS)
+    for at in range(0, compared // block_size * block_size, block_size):
         last = hash((last, tuple(ids[at : at + block_size]), key))
         chain.append(last)
         key = ""

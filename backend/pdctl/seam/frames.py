@@ -70,8 +70,13 @@ def load_of(data: dict[str, Any]) -> Load:
             str(id_): (int(count), float(since))
             for id_, (count, since) in data.get("held", {}).items()
         },
-        {str(id_): KvFollowed(**one) for id_, one in data.get("kv_events", {}).items()},
+        {str(id_): _followed(one) for id_, one in data.get("kv_events", {}).items()},
     )
+
+
+def _followed(one: dict[str, Any]) -> KvFollowed:
+    known = KvFollowed.__dataclass_fields__
+    return KvFollowed(**{name: value for name, value in one.items() if name in known})
 
 
 def suspect_of(data: dict[str, Any]) -> Suspect:
