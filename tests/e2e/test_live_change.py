@@ -28,6 +28,7 @@ from pdctl.shim import procfs
 from tests.e2e.conftest import SUBPROCESS, _toml, real_engine
 from tests.e2e.conftest import _run as running
 from tests.e2e.live import LiveFleet, wait_for
+from tests.e2e.test_handoff import prompt
 from tests.e2e.test_orphans import seen
 from tests.e2e.test_survival import gone, shared_memory
 from tests.e2e.traffic import STREAMS, Traffic, change, flows, ids, pdctl, traffic
@@ -41,6 +42,10 @@ ByHand = Callable[[], "subprocess.Popen[bytes]"]
 ELASTIC = "elastic = true"
 THINK_S = 1.0
 """A third engine has to load on two cores that the first two and the clients use as well."""
+LONG = 900
+"""Tokens of an answer that is still being written when its engine is told to end."""
+ABORTED = {"the engine aborted the request", "the stream ended without a token"}
+"""How the router calls it: of an answer in one piece, and of a stream."""
 BAD = {
     "simulated": ("no-such-flag = 1", "unrecognized arguments: --no-such-flag"),
     "vllm": ("max-model-len = 999999", "max_model_len (999999)"),
@@ -78,7 +83,7 @@ def clients(fleet: LiveFleet) -> Traffic:
     return traffic(fleet, LENGTHS, pause_s=THINK_S if fleet.kind == "vllm" else 0.0)
 
 
-def newest(fleet: LiveFleet, count: int) -> list[dict[str, object]]:
+def newest(fleet: LiveFleet, count: int) -> list[dict[str, Any]]:
     """The last finished requests."""
     return list(fleet.get("/api/v1/requests", limit=count)["items"])
 
@@ -109,6 +114,46 @@ def test_size_role_and_mode_change_under_four_streams(elastic: LiveFleet) -> Non
     for one in [*grown, *moved, *newest(elastic, STREAMS)]:
         assert (one["path"], one["outcome"]) == ("pd", "ok")
         assert one["remote_tokens"] == one["prompt_tokens"], "all of its KV was handed over"
+
+
+def tried_again(fleet: LiveFleet) -> set[str]:
+    """Why legs of the last requests failed that were tried again; every request was answered."""
+    found = [one for one in newest(fleet, 100) if one["retries"]]
+    assert {one["outcome"] for one in found} <= {"ok"}
+    return {leg["error"] for one in found for leg in one["legs"] if leg["error"]}
+
+
+def test_an_engine_that_drains_without_our_knowing_costs_no_request(elastic: LiveFleet) -> None:
+    """What is new it answers with status 200 and "abort" (vLLM, v1/engine/core.py)."""
+    change(elastic, "resize", "decode=2")
+    before = elastic.engine_pids()
+    victim = max(id_ for id_ in before if id_.startswith("decode"))
+    long = {"max_tokens": LONG, "ignore_eos": True}
+    asked = clients(elastic)
+    with ThreadPoolExecutor(2) as pool:
+        held = [pool.submit(elastic.complete, prompt=prompt(200, salt=n), **long) for n in (1, 2)]
+        wait_for("one of them on each", lambda: busy(elastic), seconds=60)
+        os.kill(before[victim], signal.SIGTERM)
+        with asked:
+            wait_for("a second try", lambda: ABORTED & tried_again(elastic), seconds=60)
+            flows(asked)
+        for one in held:
+            assert one.result(120)["choices"][0]["finish_reason"] == "length"
+    wait_for("another process", lambda: renewed(elastic, victim, before), seconds=240)
+    assert asked.wrong == []
+    change(elastic, "resize", "decode=1")
+
+
+def busy(fleet: LiveFleet) -> bool:
+    """Whether every decode instance holds one of the long answers."""
+    loads = [one["inflight"] for one in fleet.fleet()["instances"] if one["pool"] == "decode"]
+    return min(loads) > 0
+
+
+def renewed(fleet: LiveFleet, id_: str, before: dict[str, int]) -> bool:
+    """Whether it is ready again, as another process."""
+    now = fleet.instance(id_)
+    return bool(now["phase"] == "ready" and now["pid"] != before[id_])
 
 
 def paths(fleet: LiveFleet) -> set[object]:
