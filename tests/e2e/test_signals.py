@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import SUBPROCESS
+from tests.e2e.conftest import _run as running
 from tests.e2e.live import LiveFleet, wait_for
 
 FROZEN = "not_answering:decode-0"
@@ -75,20 +76,7 @@ def hook() -> Iterator[Hook]:
 def watched(tmp_path: Path, hook: Hook) -> Iterator[LiveFleet]:
     """A fleet of its own that tells the hook."""
     lines = SUBPROCESS + SIGNALS.replace("{url}", hook.url)
-    fleet = LiveFleet("simulated", tmp_path / "fleet", lines, "tiny")
-    fleet.write()
-    fleet.start()
-    try:
-        fleet.wait_ready()
-        yield fleet
-    finally:
-        left = fleet.engines()
-        if fleet.process is not None and fleet.process.poll() is None:
-            fleet.stop()
-        fleet.http.close()
-        for process in left:
-            if process.is_running():
-                process.kill()
+    yield from running(LiveFleet("simulated", tmp_path / "fleet", lines, "tiny"))
 
 
 def firing(fleet: LiveFleet) -> dict[str, Any] | None:
