@@ -147,7 +147,7 @@ def test_an_engine_that_drains_without_our_knowing_costs_no_request(elastic: Liv
 def busy(fleet: LiveFleet) -> bool:
     """Whether every decode instance holds one of the long answers."""
     loads = [one["inflight"] for one in fleet.fleet()["instances"] if one["pool"] == "decode"]
-    return min(loads) > 0
+    return bool(min(loads))
 
 
 def renewed(fleet: LiveFleet, id_: str, before: dict[str, int]) -> bool:
@@ -285,9 +285,9 @@ def by_hand(real_elastic: LiveFleet, tmp_path: Path) -> Iterator[ByHand]:
     kv = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu",
           "kv_connector_extra_config": {"kv_lease_duration": 10}}  # fmt: skip
     argv = [
-        str(engine.python), "-m", MODULE, "--model", str(engine.model), "--served-model-name",
-        "tiny", "--port", bands["http"], "--shutdown-timeout", "20", "--kv-transfer-config",
-        json.dumps(kv), *ENGINE_ARGS, "--no-enable-prefix-caching",
+        str(engine.python), "-m", MODULE, "--model", real_elastic.fleet()["model"],
+        "--served-model-name", "tiny", "--port", bands["http"], "--shutdown-timeout", "20",
+        "--kv-transfer-config", json.dumps(kv), *ENGINE_ARGS, "--no-enable-prefix-caching",
     ]  # fmt: skip
     env = {**os.environ, **ENGINE_ENV, **UNBOUND}
     env["VLLM_NIXL_SIDE_CHANNEL_PORT"] = bands["side_channel"]
