@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -31,7 +32,7 @@ def page(values: dict[int, float]) -> SeriesPage:
 @given(st.dictionaries(st.integers(0, 29), st.floats(0.01, 1e6), min_size=1))
 @settings(max_examples=60, deadline=None)
 def test_every_slice_is_on_the_chart(values: dict[int, float]) -> None:
-    one = chart.charts(page(values), 300)[0]
+    one = chart.charts(page(values), 300, chart.MODES)[0]
     assert [line.quantile for line in one.lines] == ["p50", "p99"]
     assert len(one.rows) == len(values)
     assert one.ticks[0] == 0
@@ -46,15 +47,39 @@ def test_every_slice_is_on_the_chart(values: dict[int, float]) -> None:
 
 
 def test_nothing_measured_is_no_line() -> None:
-    charts = chart.charts(SeriesPage(at=NOW, items=[]), 300)
+    charts = chart.charts(SeriesPage(at=NOW, items=[]), 300, chart.MODES)
     assert [(one.metric, one.lines, one.rows) for one in charts] == [
-        ("ttft", (), ()), ("tpot", (), ()), ("itl", (), ()),
+        ("ttft", (), ()), ("tpot", (), ()), ("itl", (), ()), ("rate", (), ()),
     ]  # fmt: skip
 
 
 async def test_the_chart_has_its_table(browser: Browser) -> None:
     found = await browser.get("/latency?window=3600")
-    for word in ("TTFT", "TPOT", "ITL", "PD p99", "Values", "p90", "simulated"):
+    for word in ("TTFT", "TPOT", "ITL", "PD p99", "Throughput", "Values", "p90", "simulated"):
         assert word in found.text, word
-    assert len(found.all("table")) == 4, "one of them is the goodput"
-    assert found.html.count('class="trend-lines"') == 3
+    drawn = found.html.count('class="trend-lines"')
+    assert 3 <= drawn <= 4, "the throughput needs a slice that has ended"
+    assert len(found.all("table")) == drawn + 1, "one of them is the goodput"
+
+
+async def test_lines_by_pool(browser: Browser) -> None:
+    found = await browser.get("/latency?by=pool")
+    assert "decode p99" in found.text
+    assert "PD p99" not in found.text
+    assert 'hx-get="/ui/trends?window=300&amp;by=pool"' in found.html
+
+
+def test_throughput_is_what_ended_by_slices_that_have_ended() -> None:
+    points = [
+        PointView(at=NOW - timedelta(seconds=back), count=count, p50_ms=1.0)
+        for back, count in ((35, 20), (15, 10), (5, 1))
+    ]
+    series = SeriesView(metric="e2e", by="mode:pd", window_s=300, slice_s=10, points=points)
+    rate = chart.charts(SeriesPage(at=NOW, items=[series]), 300, chart.MODES)[-1]
+    assert rate.lines[0].values == (2.0, 0.0, 1.0)
+    assert [point.count for _, point in rate.rows] == [10, 20], (
+        "the open slice would look like a fall"
+    )
+    columns = json.loads(rate.columns)
+    assert columns["lines"][0]["label"] == "PD per second"
+    assert len(columns["times"]) == 3

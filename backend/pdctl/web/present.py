@@ -103,6 +103,9 @@ METRICS: dict[str, tuple[str, str]] = {
     "transfer": ("Transfer", "decode's admission and its pull of the KV"),
 }
 
+CHARTS = METRICS | {"rate": ("Throughput", "generations that ended, per second")}
+"""What is drawn over time."""
+
 FOUND: dict[str, str] = {
     "higher": "higher", "lower": "lower", "unclear": "not beyond chance", "too_few": "too few",
 }  # fmt: skip
@@ -209,6 +212,29 @@ def size(value: float | None) -> str:
     return f"{value:.1f} TiB"
 
 
+def per_second(value: float | None) -> str:
+    """How many in a second."""
+    if value is None:
+        return DASH
+    return f"{value:,.0f}/s" if value >= 100 or value == int(value) else f"{value:.2g}/s"
+
+
+def took(value: float | None) -> str:
+    """How long something took, in seconds; what was too short for a tenth is in milliseconds."""
+    return ms(value * 1000) if value is not None and 0 < value < 0.95 else seconds(value)
+
+
+def group(by: str) -> str:
+    """A group of requests by name: "PD" for `mode:pd`, "decode" for `pool:decode`."""
+    kind, _, name = by.partition(":")
+    return PATHS[Path(name)] if kind == "mode" and name in list(Path) else name or kind
+
+
+def moment(at: datetime) -> str:
+    """Time of day to the second, UTC."""
+    return at.astimezone(UTC).strftime("%H:%M:%S")
+
+
 def iso(at: datetime) -> str:
     """RFC 3339 with milliseconds, UTC: what a tooltip and `datetime=` carry."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -252,12 +278,14 @@ FILTERS = {
     "share": share, "signed": signed,
     "rate": rate, "size": size, "iso": iso, "clock": clock, "stamp": stamp, "plain": plain,
     "level": level, "shell_lines": shell_lines, "shell": shlex.join, "pair_badge": pair_badge,
-    "tokens": tokens, "tpot": tpot,
+    "tokens": tokens, "tpot": tpot, "per_second": per_second, "took": took, "group": group,
+    "moment": moment,
 }  # fmt: skip
 NAMES = {
     "PHASES": PHASES, "REASONS": REASONS, "OUTCOMES": OUTCOMES, "PATHS": PATHS,
     "PATH_TITLES": PATH_TITLES, "PATH_WORDS": {path.value: word for path, word in PATHS.items()},
-    "MODES": MODES, "ROLES": ROLES, "METRICS": METRICS, "FOUND": FOUND, "DASH": DASH,
+    "MODES": MODES, "ROLES": ROLES, "METRICS": METRICS, "CHARTS": CHARTS,
+    "FOUND": FOUND, "DASH": DASH,
     "GROUPS": {f"mode:{path.value}": word for path, word in PATHS.items()},
     "COUNTED": "counted from the stream's chunks, each of which may hold several tokens",
     "NO_USAGE": "the stream carried no usage: ask with stream_options.include_usage",

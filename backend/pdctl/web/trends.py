@@ -13,7 +13,6 @@ from starlette.routing import Route
 from pdctl.client.admin import AdminClient
 from pdctl.client.errors import Conflict, Failed, NotFound
 from pdctl.web import chart
-from pdctl.web.latency import GROUPS
 from pdctl.web.shell import Shell
 
 COUNTS = ("moved", "cached", "recomputed", "unknown", "stranded", "expired", "failed", "late")
@@ -48,18 +47,27 @@ class Trends:
 async def _found(client: AdminClient, request: Request) -> dict[str, Any]:
     asked = request.query_params.get("window")
     window = next((size for size, _ in chart.WINDOWS if str(size) == asked), chart.WINDOWS[0][0])
+    by = "pool" if request.query_params.get("by") == "pool" else "path"
+    groups = await _pools(client) if by == "pool" else chart.MODES
     page, goodput, truth = await asyncio.gather(
-        client.latency_series(chart.METRICS, GROUPS, window),
+        client.latency_series((*chart.METRICS, chart.COUNTED), list(groups), window),
         client.goodput(window_s=window),
         client.truth(window),
     )
     every = (truth.fleet, *truth.groups)
     return {
-        "charts": chart.charts(page, window), "window": window, "windows": chart.WINDOWS,
+        "charts": chart.charts(page, window, groups), "by": by,
+        "window": window, "windows": chart.WINDOWS,
         "goodput": goodput, "truth": truth,
         "judged": [one for one in goodput.items if one.met + one.missed + one.unjudged],
         "moved": [one for one in every if any(getattr(one, name) for name in COUNTS)],
     }  # fmt: skip
+
+
+async def _pools(client: AdminClient) -> dict[str, str]:
+    """The groups of the first pools of the fleet, each with a colour of its own."""
+    pools = [f"pool:{one.name}" for one in (await client.fleet(pairs=False)).pools]
+    return dict(zip(pools, chart.COLOURS, strict=False)) or chart.MODES
 
 
 async def _compared(client: AdminClient, request: Request) -> dict[str, Any]:

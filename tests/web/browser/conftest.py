@@ -18,6 +18,7 @@ import pytest_asyncio
 import uvicorn
 from fastapi import FastAPI
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pdctl.adapters.clock import SystemClock
 from pdctl.api import create_api
@@ -53,6 +54,8 @@ class Site:
     world: World
     token: str | None = None
     port: int = 0
+    streams: int = 0
+    """How many event streams are open."""
     _server: Server | None = None
     _task: asyncio.Task[None] | None = None
 
@@ -85,7 +88,24 @@ class Site:
         app = create_api(self.world.plane, token=self.token)
         inside = httpx2.ASGITransport(app)
         app.mount("/", create_web(AdminClient(self.url, transport=inside, source="web")))
+        app.add_middleware(Counted, site=self)
         return app
+
+
+class Counted:
+    """Counts the event streams that are open."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self.app = app
+        self.site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        one = int(scope["type"] == "http" and scope["path"] == "/api/v1/events")
+        self.site.streams += one
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.site.streams -= one
 
 
 @dataclass

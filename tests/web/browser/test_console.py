@@ -35,7 +35,8 @@ async def paths(world: World) -> list[str]:
     signals.look(world)
     record = world.requests.query(RequestQuery(limit=1, path="pd", outcome="ok"))[0]
     return [
-        "/", "/requests", f"/requests/{record.id}", "/latency", "/logs", "/instances/decode-1",
+        "/", "/requests", f"/requests/{record.id}", "/latency", "/latency?by=pool", "/logs",
+        "/router", "/instances/decode-1",
         "/mode?to=chunked", "/sign-in", "/pairs?prefill=prefill-0&decode=decode-1", "/operations",
         f"/operations/{past.id}", f"/operations/{now.id}", f"/operations/{now.id}/cancel",
         "/history", "/history/1", "/history/1..3", "/history/1/undo", "/audit", "/events",
@@ -201,6 +202,7 @@ async def test_a_plan_is_read_and_applied_in_the_dialog(sites: Open, tabs: Open)
 async def test_a_page_opened_while_down_comes_by_itself(sites: Open, tabs: Open) -> None:
     site: Site = await sites()
     tab: Tab = await tabs(site.url)
+    await tab.page.add_init_script("delete window.SharedWorker")  # the page's own stream then
     await tab.page.route("**/api/v1/events**", lambda route: route.abort())
     await tab.page.goto(site.url + "/requests")
     await expect(tab.page.locator("#stream-word")).to_have_text("offline")

@@ -1,5 +1,5 @@
-// Keeps a server-rendered page live. One event stream per tab (hx-sse); its facts are gathered and
-// passed on as few "pd:*" events, on which htmx fetches fragments. No data is kept here.
+// Keeps a server-rendered page live. The facts of the event stream (feed.js) are gathered and passed
+// on as few "pd:*" events, on which htmx fetches fragments. No data is kept here.
 (() => {
   "use strict";
   const $ = (id) => document.getElementById(id);
@@ -43,13 +43,14 @@
   // ---- times ----------------------------------------------------------------------------------
   let skew = 0; // server clock minus browser clock, ms
   const pad = (number, width = 2) => String(number).padStart(width, "0");
-  const clock = (at, full) => {
+  const clock = (at, style) => {
     const local = root.dataset.zone === "local";
     const part = (name) => (local ? at["get" + name]() : at["getUTC" + name]());
     const time = `${pad(part("Hours"))}:${pad(part("Minutes"))}:${pad(part("Seconds"))}`;
     const date = `${pad(part("Month") + 1)}-${pad(part("Date"))}`;
     const old = Date.now() + skew - at > 12 * 3600 * 1000; // a bare time would be taken for today's
-    if (!full) return `${old ? date + " " : ""}${time}.${pad(part("Milliseconds"), 3)}`;
+    if (style === "brief") return time;
+    if (style !== "full") return `${old ? date + " " : ""}${time}.${pad(part("Milliseconds"), 3)}`;
     const day = `${part("FullYear")}-${date}`;
     return `${day} ${time} ${local ? "local time" : "UTC"}`;
   };
@@ -69,7 +70,7 @@
   };
   const localise = (scope) => {
     for (const node of scope.querySelectorAll("time[data-time]")) {
-      write(node, clock(new Date(node.dateTime), node.dataset.time === "full"));
+      write(node, clock(new Date(node.dateTime), node.dataset.time));
     }
     age(scope);
   };
@@ -112,10 +113,15 @@
   let gone = false; // the last question found nobody there: no need to wait before saying so
   const offline = () => !denied && (gone || silent());
   let denied = false;
-  let connection = null;
+  let leave = null; // stops listening to the stream
+  const pause = () => {
+    leave?.();
+    leave = null;
+    streamOpen = false;
+  };
   const deny = () => {
     denied = true; // asking again would only be refused again
-    connection?.abortController?.abort();
+    pause();
   };
   const say = (text, tone, word, href) => {
     const banner = $("banner");
@@ -154,7 +160,7 @@
       if (!$("banner").hidden) $("announce").textContent = "Connected again.";
       hush();
     } else if (offline()) {
-      const seen = clock(new Date(lastGood + skew), true);
+      const seen = clock(new Date(lastGood + skew), "full");
       say(`No contact with pdctl. What you see is as of ${seen}. Reconnecting…`, "warn");
     }
     paintState(!live && offline());
@@ -205,65 +211,41 @@
 
   const feed = $("feed");
   if (feed) {
-    let attempt = 0;
-    const again = () => {
-      if (denied) return;
-      attempt += 1;
-      const wait = Math.min(30000, 500 * 2 ** Math.min(attempt, 6)) * (0.5 + Math.random() / 2);
-      setTimeout(() => htmx.trigger(feed, "pd:connect"), wait);
-    };
-    const lost = (status) => {
-      streamOpen = false;
+    const hear = (message) => {
+      if (denied || document.hidden) return;
+      if (message.type === "fact") {
+        TOPICS[message.kind].forEach(tell);
+        announce(message.kind, message.data);
+        return;
+      }
       tried = true;
-      if (status === 401 || status === 403) deny();
+      streamOpen = message.type === "open";
+      if (streamOpen) {
+        gone = false;
+        lastGood = Date.now();
+      }
       paintStream();
-      told.state = 0; // ask at once whether anybody is there at all
+      if (streamOpen) return tellAll(); // what happened while nobody listened
+      told.state = 0; // ask at once whether anybody is there at all, and whether we may
       tell("state");
     };
-    for (const [kind, topics] of Object.entries(TOPICS)) {
-      feed.addEventListener(kind, (event) => {
-        if (event.target !== feed || !event.detail || event.detail.data === undefined) return;
-        topics.forEach(tell);
-        announce(kind, event.detail.data);
-      });
-    }
-    feed.addEventListener("htmx:sse:after:connection", (event) => {
-      connection = event.detail.connection;
-      const back = attempt > 0 || !streamOpen;
-      attempt = 0;
-      streamOpen = tried = true;
-      gone = false;
-      lastGood = Date.now();
-      paintStream();
-      if (back) tellAll();
-    });
-    feed.addEventListener("htmx:sse:before:connection", (event) => {
-      if (denied) event.preventDefault();
-      else if (event.detail.connection.attempt > 0 && !document.hidden) lost();
-    });
-    feed.addEventListener("htmx:sse:error", (event) => lost(event.detail.status));
-    feed.addEventListener("htmx:sse:close", (event) => {
-      lost();
-      if (event.detail.reason === "ended") again();
-    });
-    // The first connection is an ordinary request: when it fails, the extension never starts.
-    feed.addEventListener("htmx:response:error", (event) => {
-      lost(event.detail.ctx.response.status);
-      again();
-    });
-    feed.addEventListener("htmx:error", () => {
-      lost();
-      again();
-    });
+    const join = () => {
+      if (denied || document.hidden || leave) return;
+      leave = pdctlFeed.join(feed.dataset.source, Object.keys(TOPICS), hear);
+    };
+    join();
+    addEventListener("pagehide", pause);
+    addEventListener("pageshow", join); // back from the browser's memory
     setInterval(() => {
       tell("fleet");
       tell("state");
       tell("signals");
     }, SAMPLE_MS);
     document.addEventListener("visibilitychange", () => {
-      if (document.hidden) return;
+      if (document.hidden) return pause();
       shown = Date.now();
       gone = false;
+      join();
       paintStream();
       tellAll();
     });
@@ -290,7 +272,6 @@
     paintStream();
   });
   document.addEventListener("htmx:response:error", (event) => {
-    if (event.target === feed) return;
     const status = event.detail.ctx.response.status;
     if (status === 401 || status === 403) deny();
     failing = true;
@@ -300,7 +281,7 @@
   document.addEventListener("htmx:error", (event) => {
     if (event.detail.error?.name === "AbortError") return;
     gone = true;
-    if (event.target !== feed) failing = true;
+    failing = true;
     paintStream();
   });
   // A fragment never knows what the reader has opened.
