@@ -76,11 +76,11 @@ async def test_drain_and_undrain(sites: Open, tabs: Open, width: int) -> None:
     await tab.page.get_by_role("link", name="Drain…", exact=True).click()
     await expect(tab.page.locator("#dialog")).to_contain_text("pdctl drain decode-1")
     await answer(tab.page, "Apply", "applied")
-    assert "decode-1" in site.world.state.fleet.desired.drained
+    assert "decode-1" in site.world.state.fleet.desired.orders.drained
     await tab.page.goto(site.url + "/change?undrain=decode-1")
     await tab.page.get_by_role("button", name="Apply").click()
     await expect(tab.page.locator(".flash")).to_be_visible()
-    assert "decode-1" not in site.world.state.fleet.desired.drained
+    assert "decode-1" not in site.world.state.fleet.desired.orders.drained
     await tab.clean()
 
 
