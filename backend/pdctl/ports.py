@@ -372,8 +372,19 @@ class Store(Protocol):
         """The highest stored seq, 0 when none: the feed continues after it."""
         ...
 
-    async def prune(self, *, requests: int, events: int) -> None:
-        """Keep only the newest so many rows of each."""
+    async def prune(self, *, events: int) -> None:
+        """Keep only the newest so many facts."""
+        ...
+
+    async def drop_requests(self, *, keep: int, before: float, most: int) -> tuple[int, int]:
+        """Drop the oldest records: (received before that wall second, beyond the newest `keep`).
+
+        At most `most` rows of each kind in one transaction.
+        """
+        ...
+
+    async def request_bytes(self) -> float | None:
+        """Bytes that one of the newest records takes on average; None: there is none."""
         ...
 
     async def check(self) -> dict[str, Any]:

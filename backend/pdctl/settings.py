@@ -10,8 +10,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 
-from pydantic import SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pdctl.domain.keeping import DAY_S, MIB, Keeping
 
 
 def _state_home() -> Path:
@@ -51,8 +53,17 @@ class Settings(BaseSettings):
     """Level of pdctl's own log."""
     log_format: str = "console"
     """"console" for people, "json" for collectors."""
-    keep_requests: int = 50_000
+    keep_requests: int = Field(1_000_000, ge=0)
     """Finished requests kept in the store."""
+    keep_requests_mib: int = Field(2048, ge=1)
+    """MiB of the store that they may take."""
+    keep_requests_days: float = Field(7.0, gt=0)
+    """How long they are kept."""
+    sample_requests: float = Field(1.0, ge=0, le=1)
+    """Share of requests that went well which is stored; failed, retried and slow ones, and those
+    that missed an objective, are stored in any case."""
+    slow_request_s: float = Field(10.0, gt=0)
+    """A request that took as long is slow."""
     keep_latency_days: float = 7.0
     """How long latency by minute is kept in the store."""
     keep_events: int = 20_000
@@ -61,6 +72,14 @@ class Settings(BaseSettings):
     """OpenTelemetry collector to which the spans of requests go (OTLP/HTTP); empty: nowhere."""
     scrape_interval_s: float = 2.0
     """How often each engine's metrics are read."""
+
+    @property
+    def keeping(self) -> Keeping:
+        """How much of the requests is kept."""
+        return Keeping(
+            self.sample_requests, self.slow_request_s * 1000, self.keep_requests,
+            self.keep_requests_mib * MIB, self.keep_requests_days * DAY_S,
+        )  # fmt: skip
 
     @property
     def url(self) -> str:

@@ -19,7 +19,7 @@ from tests.fakes.memory_store import MemoryStore
 @asynccontextmanager
 async def archived(store: MemoryStore, feed: Feed, clock: VirtualClock) -> AsyncIterator[None]:
     """An archive at work; leaving ends it as a shutdown does."""
-    archive = Archive(feed, store, clock, keep_requests=10, keep_events=50)
+    archive = Archive(feed, store, clock, keep_events=50)
     task = spawn(archive.run(), name="archive-under-test")
     await clock.settle()
     try:

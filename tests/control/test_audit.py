@@ -97,7 +97,7 @@ async def test_verbs_on_one_instance_say_what_it_was(world: World) -> None:
 async def test_a_verb_does_not_wait_for_its_batch() -> None:
     clock = VirtualClock()
     plane = Plane(World(clock))
-    archive = Archive(plane.feed, plane.store, clock, keep_requests=9, keep_events=9)
+    archive = Archive(plane.feed, plane.store, clock, keep_events=9)
     task = spawn(archive.run(), name="archive")
     await clock.settle()
     await plane.operations.set_mode(Mode.CHUNKED, **WHO)

@@ -177,10 +177,21 @@ class MemoryStore:
         self._work()
         return max((fact.seq for fact in self.facts), default=0)
 
-    async def prune(self, *, requests: int, events: int) -> None:
+    async def prune(self, *, events: int) -> None:
         self._work()
-        self.records = self.records[-requests:]
         self.facts = self.facts[-events:]
+
+    async def drop_requests(self, *, keep: int, before: float, most: int) -> tuple[int, int]:
+        self._work()
+        old = [one for one in self.records if one.received_at < before][:most]
+        self.records = [one for one in self.records if one not in old]
+        many = min(most, max(0, len(self.records) - keep))
+        del self.records[:many]
+        return len(old), many
+
+    async def request_bytes(self) -> float | None:
+        self._work()
+        return 1000.0 if self.records else None
 
     async def add_minutes(self, minutes: Sequence[Minute], *, older_than: float) -> None:
         self._work()

@@ -113,6 +113,8 @@ async def _find(plane: ControlPlane, query: RequestQuery) -> tuple[list[RequestR
     except Exception:
         log.exception("the store did not answer a request query")
         return fresh, "The store does not answer: only requests held in memory are shown."
+    if query.before is not None and not held and await plane.store.request(query.before) is None:
+        return [], f"{query.before} is held no more: begin with the newest again."
     seen = {(record.id, record.received_at) for record in fresh}
     older = [record for record in stored if (record.id, record.received_at) not in seen]
     if query.slowest:
@@ -123,7 +125,7 @@ async def _find(plane: ControlPlane, query: RequestQuery) -> tuple[list[RequestR
 
 async def _stored(plane: ControlPlane, query: RequestQuery, held: bool) -> list[RequestRecord]:
     """What the store adds to memory: records older than the ring's oldest."""
-    oldest = plane.requests.oldest
+    oldest = plane.requests.oldest_of(plane.keeping.wanted)
     if query.slowest or not held or oldest is None:
         return await plane.store.requests(query)
     flushed = await plane.store.request(oldest.id) is not None

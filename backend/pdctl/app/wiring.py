@@ -36,6 +36,7 @@ from pdctl.control.orphans import Orphans
 from pdctl.control.plane import Command, ControlPlane
 from pdctl.control.reconciler import Reconciler
 from pdctl.control.request_log import RequestLog
+from pdctl.control.retention import Retention
 from pdctl.control.run_book import take_up
 from pdctl.control.signals.desk import SignalDesk
 from pdctl.control.tracing import Tracing
@@ -81,10 +82,10 @@ async def build(
     plane.orphans = Orphans(
         lookout, plane.operations, reconciler=reconciler, probe=probe, launcher=launcher
     )
-    _measure(plane, settings, clock)
+    _measure(plane, settings, store)
     plane.signals = desk = desk_of(plane, store, lookout, settings.state_dir)
     plane.plans.recall(await store.events(EventQuery(limit=HISTORY)))
-    intake = _intake(plane, reconciler, front, desk)
+    plane.intake = intake = _intake(plane, reconciler, front, desk)
     face, archive = face_of(plane, sock, settings), _archive(settings, plane, store)
     await take_up(plane.state, plane.plans.runs, store)  # the archive writes down what it tells
     return System(
@@ -105,6 +106,8 @@ def _watchers(
         "signals": desk.run, "webhook": desk.courier.run, "truth": plane.truth.run,
         "latency by minute": minutes.run, "golden checks": golden.run,
     }  # fmt: skip
+    if plane.retention is not None:
+        found["retention"] = plane.retention.run
     if plane.usage is not None:
         found["usage"] = plane.usage.run
     if plane.tracing is not None:
@@ -112,9 +115,12 @@ def _watchers(
     return found
 
 
-def _measure(plane: ControlPlane, settings: Settings, clock: SystemClock) -> None:
-    """What looks at the machine, and what tells a collector of requests."""
+def _measure(plane: ControlPlane, settings: Settings, store: SqlStore) -> None:
+    """What looks at the machine, what is kept of requests, and what tells a collector of them."""
+    clock = plane.clock
     plane.usage = UsageBook(plane.state, ProcessMeter(clock), clock)
+    plane.keeping = settings.keeping
+    plane.retention = Retention(plane.keeping, store, clock)
     if settings.otlp_endpoint:
         desired = plane.state.fleet.desired
         made_up = desired.engine.kind == "simulated"
@@ -134,6 +140,7 @@ def _intake(plane: ControlPlane, reconciler: Reconciler, front: Front, desk: Sig
         data_plane=front.router, requests=plane.requests, latency=plane.latency, feed=plane.feed,
         store=plane.store, on_load=reconciler.on_load, on_suspect=reconciler.on_suspect,
         on_record=heard, on_stored=front.put_away, judge=plane.goodput.judge,
+        wanted=plane.keeping.wanted,
     )  # fmt: skip
 
 
@@ -153,8 +160,7 @@ def _archive(settings: Settings, plane: ControlPlane, store: SqlStore) -> Archiv
         store.keep_trying(notices(plane.feed))
     return Archive(
         plane.feed, plane.store, plane.clock,
-        keep_requests=settings.keep_requests, keep_events=settings.keep_events,
-        runs=plane.plans.runs,
+        keep_events=settings.keep_events, runs=plane.plans.runs,
     )  # fmt: skip
 
 

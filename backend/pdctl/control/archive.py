@@ -29,12 +29,11 @@ class Archive:
         store: Store,
         clock: Clock,
         *,
-        keep_requests: int,
         keep_events: int,
         runs: RunBook | None = None,
     ) -> None:
         self._feed, self._store, self._clock = feed, store, clock
-        self._keep_requests, self._keep_events = keep_requests, keep_events
+        self._keep_events = keep_events
         self._runs = runs
         self._pending: list[Event] = []
         self._written = feed.seq
@@ -99,6 +98,6 @@ class Archive:
 
     async def _prune(self) -> None:
         try:
-            await self._store.prune(requests=self._keep_requests, events=self._keep_events)
+            await self._store.prune(events=self._keep_events)
         except Exception as error:
             log.warning("old rows could not be pruned: %s", error)

@@ -52,18 +52,22 @@ class Intake:
         on_record: Callable[[RequestRecord], None],
         on_stored: Callable[[Sequence[RequestRecord]], None] = lambda _: None,
         judge: Callable[[RequestRecord], RequestRecord] = lambda record: record,
+        wanted: Callable[[RequestRecord], bool] = lambda _: True,
     ) -> None:
         self._data_plane, self._store, self._feed = data_plane, store, feed
         self._requests, self._latency = requests, latency
         self._on_load, self._on_suspect, self._on_record = on_load, on_suspect, on_record
-        self._on_stored, self._judge = on_stored, judge
+        self._on_stored, self._judge, self._wanted = on_stored, judge, wanted
         self._pending: deque[RequestRecord] = deque()
         self._enough = asyncio.Event()
         self._announced = 0
         self._untold: Counter[str] = Counter()
         self._failing = False
         self.dropped = 0
-        """Records that the store never got."""
+        """Records that the store should have and never got."""
+        self.stored = 0
+        self.passed_over = 0
+        """Records that were not drawn for the store."""
 
     async def run(self) -> None:
         """Take in until cancelled; what is pending then is stored first."""
@@ -148,7 +152,7 @@ class Intake:
             return True
         before = self.dropped
         try:
-            await self._store.add_requests(batch)
+            await self._store.add_requests(kept := [one for one in batch if self._wanted(one)])
         except Exception as error:
             self._store_failed(error)
             return False
@@ -157,6 +161,8 @@ class Intake:
         for _ in range(written_still_here):
             self._pending.popleft()
         self._on_stored(batch)
+        self.stored += len(kept)
+        self.passed_over += len(batch) - len(kept)
         self._store_works()
         return True
 

@@ -22,13 +22,16 @@ from pdctl.control.request_log import RequestLog
 from pdctl.control.truth import TruthBook
 from pdctl.domain.bundle import Manifest
 from pdctl.domain.handoff import Load
+from pdctl.domain.keeping import Keeping
 from pdctl.ports import Clock, RouterWorker, Store
 
 if TYPE_CHECKING:
     from pdctl.control.feed import Feed
     from pdctl.control.fleet_state import FleetState
+    from pdctl.control.intake import Intake
     from pdctl.control.operations import Operations
     from pdctl.control.orphans import Orphans
+    from pdctl.control.retention import Retention
     from pdctl.control.signals.desk import SignalDesk
     from pdctl.control.tracing import Tracing
     from pdctl.control.usage import UsageBook
@@ -76,6 +79,12 @@ class ControlPlane:
     """What the instances' processes take of the machine; None where nobody looks."""
     golden: GoldenChecks | None = None
     """Makes golden checks; None where there is no engine to ask."""
+    keeping: Keeping = field(default_factory=Keeping)
+    """Which requests the store has."""
+    retention: Retention | None = None
+    """Drops old ones; None where nothing is dropped."""
+    intake: Intake | None = None
+    """Takes in what the router tells; None where no router is."""
     minutes: Minutes | None = None
     """Latency by minute; None where nothing is kept."""
     marks: Marks | None = None

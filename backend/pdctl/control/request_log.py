@@ -6,7 +6,7 @@ Order is the order of finishing. Ids may repeat (clients choose them): `get` ans
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pdctl.control.tally import Tally
 from pdctl.domain.handoff import Path, RequestRecord
@@ -36,6 +36,10 @@ class RequestLog:
     def oldest(self) -> RequestRecord | None:
         """The next record to be pushed out."""
         return self._ring[0] if self._ring else None
+
+    def oldest_of(self, wanted: Callable[[RequestRecord], bool]) -> RequestRecord | None:
+        """The oldest one that is `wanted`."""
+        return next((record for record in self._ring if wanted(record)), None)
 
     def add(self, record: RequestRecord) -> None:
         """Append a finished request; the oldest makes room."""

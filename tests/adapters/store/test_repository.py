@@ -279,7 +279,7 @@ async def test_facts_answer_every_query_as_the_pure_one(store: SqlStore) -> None
 
 async def test_the_operations_log_is_never_pruned_nor_rewritten(store: SqlStore) -> None:
     await store.add_events([verb(seq) for seq in range(1, 11)])
-    await store.prune(requests=1, events=1)
+    await store.prune(events=1)
     assert [one.seq for one in await store.events(EventQuery())] == [10]
     assert len(await store.audit(AuditQuery())) == 10
     for statement in ("DELETE FROM operations", "UPDATE operations SET actor = 'nobody'"):
@@ -293,11 +293,17 @@ async def test_pruning_keeps_the_newest(store: SqlStore) -> None:
     records = some(30)
     await store.add_requests(records)
     await store.add_events([fact(seq) for seq in range(1, 21)])
-    await store.prune(requests=10, events=5)
+    await store.prune(events=5)
+    assert await store.drop_requests(keep=10, before=0.0, most=15) == (0, 15)
+    assert await store.drop_requests(keep=10, before=0.0, most=15) == (0, 5)
+    assert await store.drop_requests(keep=10, before=0.0, most=15) == (0, 0)
     assert await store.requests(RequestQuery(limit=99)) == records[:19:-1]
     assert [one.seq for one in await store.events(EventQuery())] == [16, 17, 18, 19, 20]
-    await store.prune(requests=10, events=5)
-    assert len(await store.requests(RequestQuery(limit=99))) == 10
+    edge = records[25].received_at
+    old = sum(one.received_at < edge for one in records[20:])
+    assert await store.drop_requests(keep=10, before=edge, most=99) == (old, 0)
+    assert len(await store.requests(RequestQuery(limit=99))) == 10 - old
+    assert (await store.request_bytes() or 0.0) > 500
 
 
 async def test_check_tells_facts_and_no_secret(store: SqlStore) -> None:

@@ -21,6 +21,7 @@ from pdctl.adapters.store.changes import ChangeTables
 from pdctl.adapters.store.codec import plain
 from pdctl.adapters.store.database import readable
 from pdctl.adapters.store.minutes import MinuteTables
+from pdctl.adapters.store.shelf import RequestShelf
 from pdctl.adapters.store.signals import KEPT_SIGNALS, SignalTables
 from pdctl.adapters.store.tables import (
     AnswerRow,
@@ -41,7 +42,7 @@ KEPT_RUNS = 1000
 """Newest applied plans that outlive a pruning."""
 
 
-class SqlStore(ChangeTables, TenureTables, SignalTables, MinuteTables):
+class SqlStore(ChangeTables, TenureTables, SignalTables, MinuteTables, RequestShelf):
     """Durable memory in one SQL database."""
 
     async def take_key(self, claim: Answer, *, expired: float) -> Answer | None:
@@ -128,11 +129,10 @@ class SqlStore(ChangeTables, TenureTables, SignalTables, MinuteTables):
         async with self._read() as db:
             return await db.scalar(select(func.max(col(EventRow.seq)))) or 0
 
-    async def prune(self, *, requests: int, events: int) -> None:
-        """Keep only the newest so many rows of each, and some runs."""
+    async def prune(self, *, events: int) -> None:
+        """Keep only the newest so many facts, and some runs and signals."""
         async with self._write() as db:
             for row, column, keep in (
-                (RequestRow, col(RequestRow.key), requests),
                 (EventRow, col(EventRow.seq), events),
                 (RunRow, col(RunRow.revision), KEPT_RUNS),
                 (SignalRow, col(SignalRow.fired_at), KEPT_SIGNALS),

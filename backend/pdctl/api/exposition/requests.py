@@ -28,6 +28,7 @@ def families(plane: ControlPlane) -> Iterator[Metric]:
         plane.requests.totals.items(),
     )  # fmt: skip
     yield from _finished(plane.requests.tally)
+    yield from _kept(plane)
     yield from _spans(plane)
 
 
@@ -90,6 +91,24 @@ def _finished(tally: Tally) -> Iterator[Metric]:
     yield _counter(
         "pdctl_tokens", "Tokens of finished requests, as their engines counted them.", ["kind"],
         [((kind,), count) for kind, count in tally.tokens.items()],
+    )  # fmt: skip
+
+
+def _kept(plane: ControlPlane) -> Iterator[Metric]:
+    """What became of the records on their way to the store, and there."""
+    intake, retention = plane.intake, plane.retention
+    rows = [] if intake is None else [
+        (("stored",), intake.stored), (("not_drawn",), intake.passed_over),
+        (("lost",), intake.dropped),
+    ]  # fmt: skip
+    yield _counter(
+        "pdctl_request_records", "Records of finished requests, by what the store did with them.",
+        ["fate"], rows,
+    )  # fmt: skip
+    gone = [] if retention is None else [((why,), n) for why, n in retention.dropped.items()]
+    yield _counter(
+        "pdctl_request_records_dropped", "Stored records dropped to keep the bounds, by bound.",
+        ["bound"], gone,
     )  # fmt: skip
 
 
