@@ -32,7 +32,7 @@ async def test_every_page_is_whole(opened: Opener, state: str) -> None:
         "/", "/requests", "/requests?slowest=1&limit=25", "/logs", "/mode?to=chunked", "/pairs",
         "/latency",
         "/operations", "/history", "/audit?verb=resize", "/events?kind=operation", "/reference",
-        "/signals", "/signals/history",
+        "/signals", "/signals/history", "/past", "/past?at=10+min+ago", "/past?at=never",
     ]  # fmt: skip
     if state != "empty":
         paths += ["/instances/prefill-0", f"/requests/{quote(some_request(browser))}"]

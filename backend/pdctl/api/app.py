@@ -31,6 +31,7 @@ from pdctl.api import (
     marks,
     mode,
     orphans,
+    past,
     plans,
     requests,
     revisions,
@@ -118,7 +119,7 @@ def _route(app: FastAPI) -> None:
     for module in (
         fleet, desired, instances, logs, mode, router, plans, revisions, audit, requests,
         histograms, goodput, truth, compare, marks, golden, events, detach, orphans, bundle,
-        session, signals,
+        session, signals, past,
     ):  # fmt: skip
         v1.include_router(module.router)
     app.include_router(v1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pdctl.cli import figures
-from pdctl.cli.terminal import ExitCode, Terminal
+from pdctl.cli.terminal import ExitCode, Stop, Terminal
 from pdctl.cli.verb import ask, verb
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ WORKERS = {
 EXAMPLES = """
   pdctl status
   pdctl status --watch
+  pdctl status --at '10 min ago'
   pdctl status --json | jq '.instances[] | {id, phase}'
 """
 
@@ -48,11 +49,21 @@ def register(app: typer.Typer) -> None:
         interval: Annotated[
             float, typer.Option(min=0.2, help="Seconds between two looks with --watch.")
         ] = 1.0,
+        at: Annotated[
+            str, typer.Option(help="A past moment instead: '10 min ago', ISO 8601, or a mark.")
+        ] = "",
+        around: Annotated[
+            int, typer.Option(min=10, max=86_400, help="With --at: seconds before and after it.")
+        ] = 300,
     ) -> ExitCode | None:
         """Show pools, instances and pairs.
 
-        Exit code 3 when the fleet cannot serve.
+        Exit code 3 when the fleet cannot serve. With --at, what stored facts tell of a past moment:
+        the fleet as it was, and the events, requests and latency around it.
         """
+        if at:
+            _then(terminal, at, around, watch=watch)
+            return None
         if watch:
             return ask(terminal, lambda client: _watch(terminal, client, interval))
         fleet, ready = ask(terminal, _look)
@@ -61,6 +72,18 @@ def register(app: typer.Typer) -> None:
         else:
             terminal.data("\n".join(lines(terminal, fleet, ready)))
         return ExitCode.OK if ready.ready else ExitCode.UNHEALTHY
+
+
+def _then(terminal: Terminal, at: str, around: int, *, watch: bool) -> None:
+    from pdctl.cli import past
+
+    if watch:
+        raise Stop(ExitCode.USAGE, "The past does not move: leave out --watch or --at.")
+    found = ask(terminal, lambda client: client.past(at, around))
+    if terminal.json:
+        terminal.document(found)
+    else:
+        terminal.data("\n".join(past.lines(terminal, found)))
 
 
 async def _look(client: AdminClient) -> tuple[FleetView, ReadyView]:

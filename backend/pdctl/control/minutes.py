@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
@@ -27,6 +28,10 @@ DAY_S = 86_400.0
 KINDS = ("all", "mode", "pool", "model")
 """Groups that are kept by minute; instances and pairs are in memory for an hour."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AGO = re.compile(
+    r"(\d+(?:\.\d*)?)\s*(?:(s)(?:ec|econds?)?|(m)(?:in|inutes?)?|(h)(?:ours?)?|(d)(?:ays?)?)"
+    r"(?:\s+ago)?"
+)
 
 
 class MinuteStore(Protocol):
@@ -155,9 +160,9 @@ class Minutes:
 
 
 def _ago(text: str) -> float | None:
-    """Seconds of "90s", "15m", "24h" or "2d"; None when it is none of these."""
-    number, unit = text[:-1], _UNITS.get(text[-1:])
-    if unit is None or not number.replace(".", "", 1).isdigit():
+    """Seconds of "90s", "15 min ago", "24h" or "2d"; None when it is none of these."""
+    said = _AGO.fullmatch(text.strip())
+    if said is None:
         return None
-    found = float(number) * unit
+    found = float(said[1]) * _UNITS[next(unit for unit in said.groups()[1:] if unit)]
     return found if math.isfinite(found) else None

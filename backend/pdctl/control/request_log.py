@@ -88,6 +88,8 @@ def matches(record: RequestRecord, query: RequestQuery) -> bool:
         and (query.pair is None or pair_of(record) == query.pair)
         and (query.missed is None or _missed(record, query.missed))
         and (query.begins is None or record.id.startswith(query.begins))
+        and (query.since is None or record.received_at >= query.since)
+        and (query.until is None or record.received_at < query.until)
     )
 
 

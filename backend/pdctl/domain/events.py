@@ -63,6 +63,9 @@ class EventQuery:
     kinds: frozenset[EventKind] = DURABLE
     about: str | None = None
     """The fact's subject, one end of its pair, or an instance or pool that its verb names."""
+    since: float | None = None
+    """Only those that happened then (wall seconds) or later, and before `until`."""
+    until: float | None = None
 
 
 def matches(event: Event, query: EventQuery) -> bool:
@@ -73,4 +76,6 @@ def matches(event: Event, query: EventQuery) -> bool:
         and (query.about is None or query.about in names)
         and (query.after is None or event.seq > query.after)
         and (query.before is None or event.seq < query.before)
+        and (query.since is None or event.at >= query.since)
+        and (query.until is None or event.at < query.until)
     )

@@ -28,3 +28,6 @@ class RequestQuery:
     """Name of an objective that it missed; ANY_SLO for any of them."""
     begins: str | None = None
     """How its id begins."""
+    since: float | None = None
+    """Only those received then (wall seconds) or later, and before `until`."""
+    until: float | None = None

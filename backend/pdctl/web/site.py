@@ -21,13 +21,17 @@ from pdctl.web.history import History
 from pdctl.web.operations import Operations
 from pdctl.web.pages import Pages
 from pdctl.web.pairs import Pairs
+from pdctl.web.past import PastPage
 from pdctl.web.router import Router
 from pdctl.web.security import SecureHeaders
 from pdctl.web.shell import Shell
 from pdctl.web.signals import Signals
 from pdctl.web.trends import Trends
 
-PARTS = (Pages, Forms, Changes, Operations, History, Audit, Facts, Pairs, Signals, Router, Trends)
+PARTS = (
+    Pages, Forms, Changes, Operations, History, Audit, Facts, Pairs, Signals, Router, Trends,
+    PastPage,
+)  # fmt: skip
 
 
 class Static(StaticFiles):

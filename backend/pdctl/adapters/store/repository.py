@@ -192,6 +192,10 @@ def _filtered(found: Select[Any], query: RequestQuery) -> Select[Any]:
     if query.missed is not None:
         needle = "|" if query.missed == ANY_SLO else f"|{plain(query.missed)}|"
         found = found.where(col(RequestRow.missed).contains(needle, autoescape=True))
+    if query.since is not None:
+        found = found.where(col(RequestRow.received_at) >= query.since)
+    if query.until is not None:
+        found = found.where(col(RequestRow.received_at) < query.until)
     return _of_pair(found, query)
 
 

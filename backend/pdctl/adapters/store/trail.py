@@ -95,6 +95,10 @@ def told(query: EventQuery) -> Select[Any]:
         found = found.where(seq > query.after)
     if query.before is not None:
         found = found.where(seq < query.before)
+    if query.since is not None:
+        found = found.where(col(EventRow.at) >= query.since)
+    if query.until is not None:
+        found = found.where(col(EventRow.at) < query.until)
     return found.order_by(seq.desc() if query.after is None else seq).limit(query.limit)
 
 

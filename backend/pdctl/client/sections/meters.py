@@ -8,6 +8,7 @@ from pdctl.client.transport import Transport, parse, part
 from pdctl.contract.compare import ComparePage, MarkBody, MarkPage, MarkView
 from pdctl.contract.golden import GoldenBody, GoldenPage, GoldenView
 from pdctl.contract.goodput import GoodputPage
+from pdctl.contract.past import PastView
 from pdctl.contract.truth import TruthPage
 
 
@@ -31,6 +32,10 @@ class MeterSection(Transport):
         """Handed-over requests by what became of their KV; window None: since the start."""
         query = {"window": "all" if window_s is None else str(window_s)}
         return await self._get("/api/v1/truth", TruthPage, query)
+
+    async def past(self, at: str, around_s: int = 300) -> PastView:
+        """The fleet at a moment that is over ("10m", ISO 8601, a mark), and what was around it."""
+        return await self._get("/api/v1/past", PastView, {"at": at, "around_s": around_s})
 
     async def compare_latency(
         self,
