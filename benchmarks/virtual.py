@@ -122,9 +122,8 @@ class _Told:
         self._tell(AllCleared())
 
     def _tell(self, event: BlockEvent) -> None:
-        now = self.now()
         for one in self.holdings:
-            one.take(EventBatch(one.next_seq, now, (event,)), now)
+            one.take(EventBatch(one.next_seq, self.now(), (event,)))
 
 
 class Engine:

@@ -92,7 +92,7 @@ async def test_plans_and_undo_know_settings(client: AdminClient, world: World) -
 
 async def test_how_kv_events_are_followed_is_shown(client: AdminClient, world: World) -> None:
     assert (await client.router()).kv_events == []
-    last = world.plane.clock.monotonic() - 4.0
+    last = world.plane.clock.now() - 4.0
     followed = {"b": KvFollowed(why_not="stale"), "a": KvFollowed("", 7, 2, 1, 1, last)}
     world.load = Load(0, kv_events=followed)
     first, second = (await client.router()).kv_events

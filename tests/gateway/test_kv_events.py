@@ -125,21 +125,23 @@ async def test_what_was_said_before_the_router_came_is_asked_for(
 ) -> None:
     engine = await engines("d0", **publishing())
     await fill(engine, LONG)
+    filled = SystemClock().now()
     await serve(desk)
     await seen(desk, "d0", lambda one: one.blocks >= blocks_of(LONG) // 2)
     assert followed(desk, "d0").gaps == 0
+    assert (followed(desk, "d0").last_event or 0.0) <= filled
     assert (await say(desk, LONG))[1].endswith("tokens in flight")
 
 
 async def test_a_gap_is_filled_by_a_replay(
     desk: Desk, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "QUIET_S", 3600.0)  # the next message shows it
     engine = await engines("d0", **publishing())
     await serve(desk)
     await say(desk, "a" * 100)
     await seen(desk, "d0", lambda one: one.blocks)
     before = followed(desk, "d0").blocks
+    monkeypatch.setattr(following, "QUIET_S", 3600.0)  # a message shows it, not the silence
     engine.faults.lose_kv_events = 1
     await say(desk, "b" * 100)
     await until(lambda: engine.faults.lose_kv_events == 0)
@@ -166,12 +168,12 @@ async def test_a_loss_that_nothing_follows_is_found_in_the_silence(
 async def test_a_gap_that_cannot_be_filled_costs_all_that_was_known(
     desk: Desk, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "QUIET_S", 3600.0)
     engine = await engines("d0", **publishing(buffer_steps=1))
     await serve(desk)
     await say(desk, "a" * 100)
     await seen(desk, "d0", lambda one: one.blocks)
     before = followed(desk, "d0").blocks
+    monkeypatch.setattr(following, "QUIET_S", 3600.0)  # a message shows it, not the silence
     engine.faults.lose_kv_events = 2
     await say(desk, "b" * 100)
     await say(desk, "c" * 100)
@@ -233,7 +235,9 @@ async def test_evicted_and_cleared_blocks_are_held_no_more(desk: Desk, engines: 
     await serve(desk)
     for prompt in "abc":
         await say(desk, prompt * 90)
-    await seen(desk, "d0", lambda one: 0 < one.blocks <= 8)
+    newest = engine.ranks[0].publisher
+    await seen(desk, "d0", lambda one: one.last_event == newest.newest_at)
+    assert 0 < followed(desk, "d0").blocks <= 8
     assert (await say(desk, "a" * 90))[1].startswith("none of")
     engine.pool.forget_all()
     await seen(desk, "d0", lambda one: one.blocks == 0)

@@ -33,7 +33,7 @@ def batch(seq: int, *events: BlockEvent, at: float | None = None) -> EventBatch:
 
 def holding(*events: BlockEvent) -> Holding:
     one = Holding()
-    assert one.take(batch(0, *events), 5.0)
+    assert one.take(batch(0, *events))
     return one
 
 
@@ -47,7 +47,7 @@ def test_the_last_token_is_computed_anew() -> None:
     assert held(one, (*IDS, 7)) == 20
     assert held(one, IDS[:9]) == 8
     assert held(one, (1, *IDS)) == 0
-    assert one.last_event == 5.0
+    assert one.last_event == 0.0
 
 
 def test_blocks_continue_what_was_told_before_and_nothing_else() -> None:
@@ -77,9 +77,9 @@ def test_a_salt_is_part_of_the_first_block() -> None:
 
 def test_messages_are_taken_in_order_once() -> None:
     one = holding(stored())
-    assert not one.take(batch(2, AllCleared()), 6.0)
+    assert not one.take(batch(2, AllCleared()))
     assert held(one) == 16
-    assert one.take(batch(0, AllCleared()), 6.0)
+    assert one.take(batch(0, AllCleared()))
     assert held(one) == 16
     assert one.next_seq == 1
 
@@ -87,16 +87,16 @@ def test_messages_are_taken_in_order_once() -> None:
 def test_what_a_gap_hides_is_forgotten() -> None:
     one = holding(stored())
     other = tuple(range(50))
-    one.refill([batch(3, stored(other[:8])), batch(4)], 6.0)
+    one.refill([batch(3, stored(other[:8])), batch(4)])
     assert (held(one), held(one, other), one.forgotten, one.next_seq) == (0, 8, 1, 5)
 
 
 def test_a_publisher_that_counts_anew_is_a_new_one() -> None:
     one = holding(stored())
-    assert one.take(batch(1), 6.0)
-    assert one.take(batch(0, at=99.0), 7.0)
+    assert one.take(batch(1))
+    assert one.take(batch(0, at=99.0))
     assert (held(one), one.next_seq) == (0, 1)
-    assert not one.take(batch(5, at=100.0), 8.0)
+    assert not one.take(batch(5, at=100.0))
 
 
 def test_what_was_sent_is_coming_until_it_is_told_or_too_late() -> None:
@@ -104,9 +104,9 @@ def test_what_was_sent_is_coming_until_it_is_told_or_too_late() -> None:
     one.sent(chain, 100.0)
     assert one.cached(chain, 100.0) == (8, 12)
     assert one.cached(chain, 100.0 + COMING_S) == (8, 0)
-    assert one.take(batch(1, stored()), 101.0)
+    assert one.take(batch(1, stored()))
     assert one.cached(chain, 101.0) == (20, 0)
-    assert one.take(batch(2, BlocksRemoved(stored().hashes[2:])), 102.0)
+    assert one.take(batch(2, BlocksRemoved(stored().hashes[2:])))
     assert one.cached(chain, 102.0) == (8, 0)
 
 
@@ -138,7 +138,7 @@ def test_never_more_is_claimed_than_a_model_of_the_cache_holds(
             cache.clear()
             event = AllCleared()
         if seq not in lost:
-            one.refill([batch(seq, event)], 0.0)
+            one.refill([batch(seq, event)])
     whole = one.next_seq == len(history)
     real = 0
     while asked[: real + SIZE] in cache and real + SIZE < len(asked):

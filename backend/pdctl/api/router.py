@@ -42,7 +42,7 @@ async def patch_router(
 
 
 def _followed(plane: ControlPlane) -> list[KvEventsView]:
-    now = plane.clock.monotonic()
+    now = plane.clock.now()
     found = []
     for id_, one in sorted(plane.load().kv_events.items()):
         age = None if one.last_event is None else max(0.0, now - one.last_event)

@@ -76,7 +76,7 @@ class KvFollowed:
     forgotten: int = 0
     """Gaps that it could not fill: what was known was forgotten."""
     last_event: float | None = None
-    """When its last event came (monotonic seconds of the machine); None: none yet."""
+    """When its last event was (the engine's wall time, UTC seconds); None: none yet."""
 
 
 def salted(salt: str) -> str:

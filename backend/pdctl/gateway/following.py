@@ -61,10 +61,8 @@ class Feed(Protocol):
 class Following:
     """One task for each start that is followed."""
 
-    def __init__(
-        self, feed: Feed, holdings: Holdings, now: Callable[[], float], changed: Callable[[], None]
-    ) -> None:
-        self._feed, self._holdings, self._now, self._changed = feed, holdings, now, changed
+    def __init__(self, feed: Feed, holdings: Holdings, changed: Callable[[], None]) -> None:
+        self._feed, self._holdings, self._changed = feed, holdings, changed
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def follow(self, table: RoutingTable, upstream: Upstream) -> None:
@@ -74,7 +72,7 @@ class Following:
         for start, target in starts.items():
             if start not in self._tasks:
                 holding = self._holdings.open(target)
-                watch = _Watch(target, holding, upstream, self._now, self._changed)
+                watch = _Watch(target, holding, upstream, self._changed)
                 name = f"KV events of {target.id}"
                 self._tasks[start] = spawn(watch.run(self._feed), name=name)
         await settle(*gone)
@@ -91,11 +89,10 @@ class _Watch:
     """Follows one start."""
 
     def __init__(
-        self, target: Target, holding: Holding, upstream: Upstream,
-        now: Callable[[], float], changed: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self, target: Target, holding: Holding, upstream: Upstream, changed: Callable[[], None]
+    ) -> None:
         self._target, self._holding, self._upstream = target, holding, upstream
-        self._now, self._changed = now, changed
+        self._changed = changed
 
     async def run(self, feed: Feed) -> None:
         """For as long as it is wanted."""
@@ -132,7 +129,7 @@ class _Watch:
             if holding.next_seq:
                 raise
             batches = []
-        holding.refill(batches, self._now())
+        holding.refill(batches)
         holding.why_not = ""
 
     async def _hear(self, heard: Subscription) -> None:
@@ -143,7 +140,7 @@ class _Watch:
         except TimeoutError:
             await self._look(heard)
             return
-        if not self._holding.take(batch, self._now()):
+        if not self._holding.take(batch):
             await self._fill(heard, batch)
         self._holding.why_not = ""
 
@@ -175,7 +172,7 @@ class _Watch:
 
     def _filled(self, batches: list[EventBatch], *, count: bool = True) -> None:
         holding, before = self._holding, self._holding.forgotten
-        holding.refill(batches, self._now())
+        holding.refill(batches)
         if count and holding.forgotten == before:
             holding.replays += 1
         elif count:

@@ -86,9 +86,7 @@ class LocalDataPlane(DataPlane):
 
     def _followed_by(self, feed: Feed) -> Following:
         desk = self._dispatcher
-        return Following(
-            feed, desk.memory.holdings, self._clock.monotonic, desk.outbox.load_changed
-        )
+        return Following(feed, desk.memory.holdings, desk.outbox.load_changed)
 
     async def _follow(self) -> None:
         """Follow KV events while a policy asks for them."""

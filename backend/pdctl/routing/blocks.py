@@ -80,7 +80,7 @@ class Holding:
             self._coming = {block: end for block, end in self._coming.items() if end > now}
         self._coming |= dict.fromkeys(chain, now + COMING_S)
 
-    def take(self, batch: EventBatch, now: float) -> bool:
+    def take(self, batch: EventBatch) -> bool:
         """Note a message; False when some before it are missing, and it was not noted."""
         if batch.seq < self.next_seq and batch.at <= self._last_at:
             return True  # it was sent again
@@ -89,21 +89,21 @@ class Holding:
             self.next_seq = 0
         if batch.seq > self.next_seq:
             return False
-        self._note(batch, now)
+        self._note(batch)
         return True
 
-    def refill(self, batches: Iterable[EventBatch], now: float) -> None:
+    def refill(self, batches: Iterable[EventBatch]) -> None:
         """Note the messages that were sent again; a gap among them costs all that was known."""
         for batch in batches:
-            if not self.take(batch, now):
-                self.skip(batch, now)
+            if not self.take(batch):
+                self.skip(batch)
 
-    def skip(self, batch: EventBatch, now: float) -> None:
+    def skip(self, batch: EventBatch) -> None:
         """Go on with this message, without those before it: what was known may be gone."""
         if self.next_seq:
             self.forgotten += 1
         self.forget()
-        self._note(batch, now)
+        self._note(batch)
 
     def forget(self) -> None:
         """It is known to hold nothing."""
@@ -117,10 +117,10 @@ class Holding:
             self.why_not, len(self), self.gaps, self.replays, self.forgotten, self.last_event
         )
 
-    def _note(self, batch: EventBatch, now: float) -> None:
+    def _note(self, batch: EventBatch) -> None:
         self.next_seq, self._last_at = batch.seq + 1, batch.at
         for event in batch.events:
-            self.last_event = now
+            self.last_event = batch.at
             self._apply(event)
 
     def _apply(self, event: BlockEvent) -> None:

@@ -76,6 +76,8 @@ class Publisher:
         self._events: list[dict[str, Any]] = []
         self._due = asyncio.Event()
         self._seq = 0
+        self.newest_at = 0.0
+        """Wall time of the newest message, UTC seconds."""
         self._context: zmq.asyncio.Context | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -136,7 +138,8 @@ class Publisher:
             await self._due.wait()
             self._due.clear()
             events, self._events = self._events, []
-            number, payload = self._seq, _pack([epoch_seconds(), events, 0])
+            self.newest_at = epoch_seconds()
+            number, payload = self._seq, _pack([self.newest_at, events, 0])
             self._seq += 1
             self._kept.append((number, payload))
             if self._faults.lose_kv_events:

@@ -22,7 +22,7 @@ _COUNTS: tuple[tuple[str, str, Callable[[KvFollowed], int]], ...] = (
 
 def families(plane: ControlPlane) -> Iterator[Metric]:
     """By instance; nothing while no policy asks."""
-    followed, now = plane.load().kv_events, plane.clock.monotonic()
+    followed, now = plane.load().kv_events, plane.clock.now()
     on = GaugeMetricFamily(
         "pdctl_kv_events_followed", "1 while an instance's own KV events tell what it holds.",
         labels=["instance"],
