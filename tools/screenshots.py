@@ -17,7 +17,8 @@ import socket
 import sys
 import tempfile
 from asyncio import TaskGroup
-from collections.abc import AsyncIterator
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -35,7 +36,7 @@ from pdctl_console.widgets.status_bar import TABS
 DOCS = Path("docs/images")
 SIZES = ((80, 24), (200, 50))
 WIDTHS = (390, 1280, 1920)
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--no-first-run"]
 FLEET = """[fleet]
 name = "example"
@@ -67,7 +68,7 @@ tpot = "50ms"
 PAGES = {
     "fleet": "/", "requests": "/requests", "pairs": "/pairs", "operations": "/operations",
     "history": "/history", "audit": "/audit", "events": "/events", "logs": "/logs",
-    "latency": "/latency",
+    "latency": "/latency", "signals": "/signals",
     "instance": "/instances/decode-0", "change": "/change?pool=decode&size=2",
     "router": "/router", "reference": "/reference",
 }  # fmt: skip
@@ -93,14 +94,13 @@ async def served() -> AsyncIterator[str]:
     with tempfile.TemporaryDirectory(prefix="pdctl-pictures-") as folder:
         argv = ["-m", "pdctl", "serve", "--file", _fleet(Path(folder), first)]
         argv += ["--state-dir", f"{folder}/state", "--admin-port", str(first)]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *argv, stderr=asyncio.subprocess.DEVNULL
-        )
+        said = Path(folder, "serve.log")
+        process = await _serve(argv, said)
         traffic = spawn(_traffic(f"http://127.0.0.1:{first + 1}"), name="traffic")
         try:
             url = f"http://127.0.0.1:{first}"
             async with AdminClient(url, source="cli") as client:
-                await _until_ready(client)
+                await _until_ready(client, process, said)
                 await asyncio.sleep(5.0)
                 for change in ({"sizes": {"decode": 4}}, {"drain": ["decode-3"]}):
                     plan = await client.plan(ChangeBody.model_validate(change))
@@ -114,6 +114,11 @@ async def served() -> AsyncIterator[str]:
             await process.wait()
 
 
+def _serve(argv: list[str], said: Path) -> Awaitable[Process]:
+    log = os.open(said, os.O_WRONLY | os.O_CREAT)
+    return asyncio.create_subprocess_exec(sys.executable, *argv, stdout=log, stderr=log)
+
+
 def _fleet(folder: Path, first: int) -> str:
     file = folder / "fleet.toml"
     bands = {"http": first + 19, "side": first + 20, "last": first + 39}
@@ -122,13 +127,20 @@ def _fleet(folder: Path, first: int) -> str:
     return str(file)
 
 
-async def _until_ready(client: AdminClient) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            with contextlib.suppress(ClientError):
-                if (await client.ready()).ready:
-                    return
-            await asyncio.sleep(0.2)
+async def _until_ready(client: AdminClient, process: Process, said: Path) -> None:
+    """Wait for the fleet; end with what it said when it does not come up."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            while process.returncode is None:
+                with contextlib.suppress(ClientError):
+                    if (await client.ready()).ready:
+                        return
+                await asyncio.sleep(0.2)
+    raise SystemExit(f"The simulated fleet did not come up. It said:\n{_last(said)}")
+
+
+def _last(said: Path) -> str:
+    return said.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
 async def _traffic(url: str) -> None:
@@ -232,11 +244,12 @@ async def web(url: str, out: Path, token: str | None, *, few: bool) -> None:
         if few:
             await shoot("web-fleet", "/", 1280, "dark", "-dark")
             await shoot("web-request", pages.get("request", "/requests"), 1280, "light", "")
+            await shoot("web-latency", "/latency", 1280, "dark", "-dark")
         else:
             for name, path in pages.items():
                 for width in WIDTHS:
                     await shoot(f"web-{name}", path, width, "light", f"-{width}")
-            await shoot("web-fleet", "/", 1280, "dark", "-1280-dark")
+                await shoot(f"web-{name}", path, 1280, "dark", "-1280-dark")
             for file in _drawn(out):
                 width = 1900 if "200x50" in file.name else 1000
                 await shoot(file.stem, f"file://{file.resolve()}", width, "dark", "")

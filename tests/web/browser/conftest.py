@@ -54,6 +54,8 @@ class Site:
     world: World
     token: str | None = None
     port: int = 0
+    root: str = ""
+    """The prefix of a reverse proxy that strips it, such as "/pd"."""
     streams: int = 0
     """How many event streams are open."""
     _server: Server | None = None
@@ -86,20 +88,22 @@ class Site:
 
     def _app(self) -> FastAPI:
         app = create_api(self.world.plane, token=self.token)
-        inside = httpx2.ASGITransport(app)
-        app.mount("/", create_web(AdminClient(self.url, transport=inside, source="web")))
+        client = AdminClient(self.url, transport=httpx2.ASGITransport(app), source="web")
+        app.mount("/", create_web(client, root_path=self.root))
         app.add_middleware(Counted, site=self)
         return app
 
 
 class Counted:
-    """Counts the event streams that are open."""
+    """Counts the event streams that are open, and strips the prefix."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self.app = app
         self.site = site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.site.root and scope["path"].startswith(self.site.root):
+            scope = scope | {"path": scope["path"].removeprefix(self.site.root)}  # as a proxy does
         one = int(scope["type"] == "http" and scope["path"] == "/api/v1/events")
         self.site.streams += one
         try:
@@ -136,8 +140,8 @@ async def sites(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     """Start sites; all are stopped at the end."""
     async with AsyncExitStack() as stack:
 
-        async def start(state: State = "normal", token: str | None = None) -> Site:
-            site = Site(World(SystemClock(), state, tmp_path), token)
+        async def start(state: State = "normal", token: str | None = None, root: str = "") -> Site:
+            site = Site(World(SystemClock(), state, tmp_path), token, root=root)
             await site.start()
             stack.push_async_callback(site.stop)
             return site

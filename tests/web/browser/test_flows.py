@@ -128,3 +128,31 @@ async def test_sign_in_and_out(sites: Open, tabs: Open, width: int) -> None:
     await fits(tab.page)
     await tab.page.click("text=Sign out")
     await expect(tab.page.locator("input[name=token]")).to_be_visible()
+
+
+async def test_below_a_prefix_of_a_proxy(sites: Open, tabs: Open, width: int) -> None:
+    site: Site = await sites(root="/pd")
+    tab: Tab = await tabs(site.url + "/pd/", width)
+    await expect(tab.page.locator("#stream-word")).to_have_text("live")
+    await tab.page.click("#switch")
+    await answer(tab.page, "Switch to Chunked", "chunked")
+    assert mode_of(site) is Mode.CHUNKED
+    await tab.page.click("nav a >> text=Latency")
+    await expect(tab.page.locator("#plot-ttft canvas")).to_be_visible()
+    await expect(tab.page).to_have_url(site.url + "/pd/latency")
+    await expect(tab.page.locator("#stream-word")).to_have_text("live")
+    await tab.clean()
+
+
+async def test_what_is_printed_is_the_page(sites: Open, tabs: Open, width: int) -> None:
+    site: Site = await sites()
+    tab: Tab = await tabs(site.url + "/signals", width)
+    await tab.page.emulate_media(media="print")
+    for path in ("/signals", "/events", "/latency"):
+        await tab.page.goto(site.url + path)
+        await expect(tab.page.locator("h1")).to_be_visible()
+        await expect(tab.page.locator(".top nav")).to_be_hidden()
+        await expect(tab.page.locator("#theme")).to_be_hidden()
+    await expect(tab.page.locator(".plot:visible")).to_have_count(0)
+    await expect(tab.page.locator(".trend-lines").first).to_be_visible()
+    await tab.clean()
