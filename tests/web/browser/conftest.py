@@ -103,7 +103,7 @@ class Counted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self.site.root and scope["path"].startswith(self.site.root):
-            scope = scope | {"path": scope["path"].removeprefix(self.site.root)}  # as a proxy does
+            scope = {**scope, "path": scope["path"].removeprefix(self.site.root)}  # as a proxy does
         one = int(scope["type"] == "http" and scope["path"] == "/api/v1/events")
         self.site.streams += one
         try:
