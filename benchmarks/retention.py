@@ -1,4 +1,4 @@
-"""A day of requests through the store, by a clock that runs ahead. `make bench-retention`.
+"""A day of requests through the store, by a clock that runs ahead.
 
 The records are plausible ones, decided upon, written and dropped by the code that `pdctl serve`
 runs, into a real SQLite file. Only the time of day is made up: 24 hours pass as fast as the disk
