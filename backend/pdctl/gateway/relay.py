@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from pdctl.domain.topology import RouterSpec
 from pdctl.gateway.exchange import Exchange
 from pdctl.gateway.headers import SERVER, to_client
 from pdctl.gateway.legs import Answer
+from pdctl.gateway.piper import Piper
 from pdctl.gateway.sse import Scanner, before_done
 from pdctl.gateway.trace import Trace
 from pdctl.gateway.upstream import LegError
@@ -108,6 +109,8 @@ class Relay:
         )  # fmt: skip
         if (length := answer.response.content_length) is not None and not answer.scanner:
             response.content_length = length
+        if answer.scanner is not None and self._exchange.request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
         self.response = response
         self._watch = Watch(limits.slow_client_timeout_s, self._leave)
         await response.prepare(self._exchange.request)
@@ -118,6 +121,7 @@ class Relay:
         assert response is not None  # noqa: S101 - it has begun
         ready, tokens = answer.body, answer.tokens
         answer.body, answer.tokens = b"", 0
+        piper = Piper(scanner, trace, self._exchange.request, chunked=response.chunked)
         more = True
         while more and not scanner.done:
             if ready:
@@ -127,9 +131,8 @@ class Relay:
                 if not answer.flows:
                     answer.flow(limits.stall_timeout_s)
                     return FirstToken()
-            data = await reader.read()
-            more = bool(data)
-            ready, tokens = scanner.feed(data) if more else scanner.finish()
+            more = await reader.flow(piper.take if answer.flows else piper.keep)
+            ready, tokens = piper.kept if more else scanner.finish()
         return await self._last_events(response, scanner, ready, tokens)
 
     async def _last_events(

@@ -7,6 +7,7 @@ answers have no total time limit, but reaching the engine, its first byte and ev
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from multidict import CIMultiDict
@@ -21,6 +22,10 @@ _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Requests that say nothing of a body when they have none."""
 _REPEATABLE = _BODILESS | {"PUT", "DELETE"}
 """RFC 9110, 9.2.2: sent again when a connection that was kept turns out to be closed."""
+
+
+Take = Callable[[bytes], bool]
+"""Takes a piece of an answer; False when its reader must come before the next."""
 
 
 class LegError(Exception):
@@ -151,30 +156,61 @@ class Upstream:
 class Reader:
     """Reads one answer, piece by piece, with a limit on every wait."""
 
-    __slots__ = ("_answer", "_stalled", "_watch")
+    __slots__ = ("_answer", "_refused", "_stalled", "_take", "_watch")
 
     def __init__(self, answer: Reply, first_byte_s: float) -> None:
         self._answer = answer
         self._watch = Watch(first_byte_s, self._give_up)
         self._stalled: float | None = None
+        self._take: Take | None = None
+        self._refused = False
 
     async def read(self) -> bytes:
         """What is there, at least one byte; b"" at the end. LegError when it broke off."""
-        answer = self._answer
-        while not (data := answer.take()):
-            if answer.complete:
+        while not (data := self._answer.take()):
+            if self._answer.complete:
                 return b""
-            if self._stalled is not None:
-                why = f"nothing for {self._stalled:g} s"
-                raise LegError(Failed(Failure.TIMEOUT, why))
-            if answer.broke:
-                raise LegError(Failed(Failure.DIED, answer.broke))
-            self._watch.begin()
-            try:
-                await answer.change()
-            finally:
-                self._watch.end()
+            await self._more()
         return data
+
+    async def flow(self, take: Take) -> bool:
+        """Give `take` every piece as it comes, out of the engine's packet: a task that woke for
+        each would cost more than the piece. True once it wants no more; False at the end.
+        LegError when the answer broke off.
+        """
+        self._take, self._refused = take, False
+        try:
+            self._offer()
+            while not self._refused:
+                if self._answer.complete:
+                    return False
+                await self._more(self._offer)
+        finally:
+            self._take = None
+        return True
+
+    def _offer(self) -> bool:
+        """Pass on what has come; False when `flow` must wake."""
+        answer = self._answer
+        assert self._take is not None  # noqa: S101 - offered inside `flow` only
+        if data := answer.take():
+            self._refused = not self._take(data)
+        if self._refused or answer.complete or answer.broke or self._stalled is not None:
+            return False
+        self._watch.begin()
+        return True
+
+    async def _more(self, taken: Callable[[], bool] | None = None) -> None:
+        """Wait for more, or raise LegError when there is none to come."""
+        if self._stalled is not None:
+            raise LegError(Failed(Failure.TIMEOUT, f"nothing for {self._stalled:g} s"))
+        if self._answer.broke:
+            raise LegError(Failed(Failure.DIED, self._answer.broke))
+        self._watch.begin()
+        try:
+            await self._answer.change(taken)
+        finally:
+            self._watch.end()
 
     @property
     def ended(self) -> bool:

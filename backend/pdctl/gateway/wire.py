@@ -26,7 +26,8 @@ class Reply:
     """An engine's answer, as far as it has come; one reader."""
 
     __slots__ = (
-        "_pieces", "_size", "_waiter", "_wire", "broke", "complete", "headers", "reason", "status",
+        "_pieces", "_size", "_taken", "_waiter", "_wire", "broke", "complete", "headers", "reason",
+        "status",
     )  # fmt: skip
 
     def __init__(self, wire: Wire) -> None:
@@ -34,6 +35,7 @@ class Reply:
         self._pieces: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._taken: Callable[[], bool] | None = None
         self.status = 0
         """0 until the head has come."""
         self.reason = ""
@@ -59,13 +61,16 @@ class Reply:
         """It was complete, and all of it was taken."""
         return self.complete and not self._pieces
 
-    async def change(self) -> None:
-        """Wait until more of it came, or it broke off."""
-        self._waiter = asyncio.get_running_loop().create_future()
+    async def change(self, taken: Callable[[], bool] | None = None) -> None:
+        """Wait until more of it came, or it broke off.
+
+        `taken` is asked first, while the packet is at hand: what it says True to wakes nobody.
+        """
+        self._waiter, self._taken = asyncio.get_running_loop().create_future(), taken
         try:
             await self._waiter
         finally:
-            self._waiter = None
+            self._waiter = self._taken = None
 
     def take(self) -> bytes:
         """The bytes of the body that have come since the last time."""
@@ -96,9 +101,11 @@ class Reply:
         return self._size > HELD
 
     def wake(self) -> None:
-        """Tell the reader."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """Tell the reader, unless it was told and has not come yet: then it finds this as well."""
+        waiter = self._waiter
+        if waiter is None or waiter.done() or (self._taken is not None and self._taken()):
+            return
+        waiter.set_result(None)
 
 
 class Wire(asyncio.Protocol):
