@@ -1,6 +1,7 @@
 """A limit on every wait of one kind, kept by one timer.
 
 A wait costs two assignments, not a timer of its own: answers have many waits, and few are long.
+What never waits has no timer.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ class Watch:
         self._expired = expired
         self._since: float | None = None
         self._limit = limit_s
-        self._timer = self._loop.call_later(limit_s, self._check)
+        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """A wait begins."""
         self._since = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._limit, self._check)
 
     def end(self) -> None:
         """It is over."""
@@ -36,12 +39,14 @@ class Watch:
     def limit(self, limit_s: float) -> None:
         """Another limit from now on."""
         self._limit = limit_s
-        self._timer.cancel()
-        self._timer = self._loop.call_later(limit_s, self._check)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(limit_s, self._check)
 
     def stop(self) -> None:
         """There is nothing more to wait for."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._expired = _nobody  # whoever is told has us: no cycle may outlive the wait
 
     def _check(self) -> None:

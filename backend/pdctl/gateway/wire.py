@@ -154,7 +154,8 @@ class Wire(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close it now."""
+        """Close it now. What ends because we end it is not complete."""
+        self._to_the_end = False
         if self._transport is not None:
             self._transport.abort()
 
