@@ -11,7 +11,7 @@ MINUTES ?= 30
 STREAMS ?= 200
 STAMP := $(VENV)/.complete
 
-.PHONY: help setup engine browser postgres prometheus demo test crashtest check fix run bench-router bench-rest soak lock bench-policies screenshots clean clean-engine migration
+.PHONY: help setup engine browser postgres prometheus demo test crashtest check fix run bench bench-router bench-recording bench-rest soak lock bench-policies screenshots clean clean-engine migration
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -56,6 +56,11 @@ fix: setup ## Format and repair what can be repaired
 
 run: setup ## Serve a fleet file (FLEET=path)
 	@exec $(BIN)/pdctl serve --file $(FLEET)
+
+bench: bench-router bench-recording bench-policies bench-rest ## All benchmarks, one after the other
+
+bench-recording: setup ## CPU of the router with and without a record of every request
+	$(BIN)/python -m benchmarks.recording
 
 bench-router: setup ## Direct, aiohttp proxy, vllm-router and ours side by side (7 minutes)
 	$(BIN)/python -m benchmarks.router --raw benchmarks/results/router.json

@@ -19,6 +19,8 @@ from pdctl.domain.ids import InstanceId
 from pdctl.domain.table import RoutingTable, Target
 from pdctl.domain.topology import Mode, Role, RouterSpec
 from pdctl.gateway.plane import LocalDataPlane
+from pdctl.gateway.runner import Run
+from pdctl.routing.signals import Finish
 from pdctl.simulated import SimConfig, SimulatedEngine, Timing
 
 STEP_S = 0.05
@@ -59,6 +61,16 @@ async def serve_pdctl(prefill: int, decode: int) -> None:
     say(int(plane.url.rsplit(":", 1)[1]))
     async for _ in plane.events():
         pass
+
+
+async def serve_unrecorded(prefill: int, decode: int) -> None:
+    """The same data plane, but finished requests leave no record."""
+
+    async def leave_none(_: Run, __: Finish) -> None:
+        return None
+
+    Run._DO[Finish] = leave_none  # noqa: SLF001 - nothing else may switch recording off
+    await serve_pdctl(prefill, decode)
 
 
 async def serve_peer(prefill: int, decode: int) -> None:
@@ -111,6 +123,7 @@ def free_port() -> int:
 
 KINDS: dict[str, Any] = {
     "instant": serve_instant, "paced": serve_paced, "pdctl": serve_pdctl, "peer": serve_peer,
+    "unrecorded": serve_unrecorded,
 }  # fmt: skip
 
 if __name__ == "__main__":
