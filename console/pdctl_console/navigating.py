@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import work
 
 from pdctl.client.errors import ClientError
+from pdctl_console import verbs
 from pdctl_console.command import Go
 from pdctl_console.operating import OperatingApp
 from pdctl_console.screens.dialogs import Text
@@ -22,8 +23,10 @@ class NavigatingApp(OperatingApp):
         match to.where, to.what:
             case "quit", _:
                 self.exit()
-            case (("help" | "keys"), _):
+            case "help", _:
                 self.action_help()
+            case "keys", _:
+                self.open_keys()
             case "instance", id_:
                 self.push_screen(InstanceScreen(id_))
             case "logs", id_ if id_:
@@ -36,6 +39,16 @@ class NavigatingApp(OperatingApp):
                 self.open_operation(id_)
             case mode, _:
                 self.go(mode)
+
+    @work(exclusive=True, group="open")
+    async def open_keys(self) -> None:
+        """Whose API keys the front door takes."""
+        try:
+            page = await self.client.keys()
+        except ClientError as error:
+            self.refused(error)
+        else:
+            await self.push_screen(Text("API keys of the front door", verbs.clients(page)))
 
     def go(self, mode: str) -> None:
         """To a main screen."""

@@ -8,6 +8,7 @@ from pdctl.client.admin import AdminClient
 from pdctl.client.errors import ClientError
 from pdctl.contract import asks
 from pdctl.contract.asks import Ask
+from pdctl.contract.keys import KeyPage
 from pdctl.contract.resources import CommandView
 from pdctl.contract.signals import SilenceBody
 from pdctl_console.styled import Line, clean, plain, told
@@ -65,6 +66,21 @@ def refusal(error: ClientError) -> list[Line]:
         lines += [(), plain(problem.hint)]
     status = f"HTTP {problem.status}, " if problem.status else ""
     return [*lines, (), told(f"{status}{problem.code or problem.title}", "muted")]
+
+
+def clients(page: KeyPage) -> list[Line]:
+    """Whose API keys the front door takes, each with its limits."""
+    if not page.required:
+        return [plain("The front door takes everybody: router.keys_file names no file.")]
+    if page.note:
+        return [told(page.note, "bad")]
+    lines: list[Line] = []
+    for one in page.items:
+        limits = [f"{one.requests_per_minute} requests/min"] if one.requests_per_minute else []
+        limits += [f"{one.concurrent} at a time"] if one.concurrent else []
+        said = ", ".join([*limits, *one.models]) or "no limits"
+        lines.append(((f"{clean(one.name):<24}", "strong"), (clean(said), "muted")))
+    return lines or [told("There are no keys: nobody is let in.", "warn")]
 
 
 def command(view: CommandView) -> list[Line]:

@@ -12,7 +12,7 @@ from tests.fakes.people import NAMES, PASSWORD, TOKEN, access
 from tests.fakes.world import World
 
 from pdctl.api import create_api
-from pdctl.api.session import INSIDE
+from pdctl.api.context import INSIDE
 from pdctl.domain.access import Role
 from pdctl.domain.events import EventKind
 

@@ -56,7 +56,9 @@ async def test_it_leads_to_screens_and_things(tmp_path: Path) -> None:
         await stage.shows(" decode-0 ", "Esc closes", "side channel")
         await stage.press("escape", "colon", *keys("clear decode-0"), "enter")
         await stage.shows("Try decode-0 again?", "pdctl clear decode-0")
-        await stage.press("n", "colon", "q", "enter")
+        await stage.press("n", "colon", *keys("keys"), "enter")
+        await stage.shows("API keys of the front door", "takes everybody")
+        await stage.press("escape", "colon", "q", "enter")
         assert stage.app.return_code == 0
 
 

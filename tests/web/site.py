@@ -10,8 +10,7 @@ import httpx2
 from fastapi import FastAPI
 
 from pdctl.api import create_api
-from pdctl.api.context import AccessBook
-from pdctl.api.session import INSIDE
+from pdctl.api.context import INSIDE, AccessBook
 from pdctl.client.admin import AdminClient
 from pdctl.web import create_web
 from tests.fakes.world import World

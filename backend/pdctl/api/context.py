@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Annotated, Protocol, cast
 
 from fastapi import Depends, Request
@@ -16,6 +17,10 @@ from pdctl.domain.errors import ForbiddenError
 SOURCES = frozenset({"tui", "web", "cli", "rest"})
 NOBODY = "loopback"
 """The actor where neither tokens nor users are set up."""
+SHARED = frozenset({NOBODY, "token"})
+"""Actors that may be anybody."""
+INSIDE = "in-process"
+"""The client address of calls that the web console makes within this process."""
 CLAIM = re.compile(r"[\w.+-]{1,64}@[\w.-]{1,64}", re.ASCII)
 """user@host"""
 
@@ -65,14 +70,31 @@ def streams_of(request: Request) -> Streams:
 def caller_of(request: Request) -> Caller:
     """Actor from the guard, source from the face's own header (a label, not a permission).
 
-    Where nobody has to show who they are, a face may say it; it is told as a claim.
+    Where nobody has to show who they are, a face may say it; it is told as a claim. Where many
+    share the server's own token, or none is needed, a peer on another machine is told by address.
     """
     said = request.headers.get("x-pdctl-source", "rest")
     actor = cast("str", request.scope.get("pdctl.actor", NOBODY))
     claim = request.headers.get("x-pdctl-actor", "")
     if actor == NOBODY and CLAIM.fullmatch(claim):
         actor = f"{claim}, claimed"
+    elif actor in SHARED and not is_loopback(peer := peer_of(request)):
+        actor = f"{actor} at {peer}"
     return Caller(actor, said if said in SOURCES else "rest")
+
+
+def peer_of(request: Request) -> str:
+    """Where it comes from: of the browser, when the web console asks for it; "" when unknown."""
+    host = request.client.host if request.client else ""
+    return request.headers.get("x-pdctl-peer", "") if host == INSIDE else host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is of this machine; so is one that is none (a test, a Unix socket)."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return True
 
 
 def principal_of(request: Request) -> Principal:

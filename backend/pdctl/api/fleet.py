@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import JSONResponse
 
 from pdctl.api.context import Plane
 from pdctl.api.etag import tag
+from pdctl.api.fields import Fields, trimmed
 from pdctl.api.rates import Rates
 from pdctl.api.views import fleet_view, pair_views, pool_view
 from pdctl.contract.resources import FleetView, PairView, PoolView
@@ -48,7 +50,10 @@ async def get_pool(name: str, plane: Plane, response: Response) -> PoolView:
     return pool_view(fleet, pool)
 
 
-@router.get("/pairs", operation_id="listPairs")
-async def list_pairs(plane: Plane) -> list[PairView]:
+@router.get(
+    "/pairs", operation_id="listPairs", response_model=list[PairView] | list[dict[str, Any]]
+)
+async def list_pairs(plane: Plane, fields: Fields = None) -> list[PairView] | Response:
     """Every prefill x decode pair and whether its handoff works."""
-    return pair_views(plane.state.fleet)
+    found = pair_views(plane.state.fleet)
+    return found if fields is None else JSONResponse(trimmed(found, PairView, fields))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Path, Request
+from starlette.responses import JSONResponse, Response
 
 from pdctl.api.context import Plane, Who
+from pdctl.api.fields import Fields, trimmed
 from pdctl.api.rates import Rates
 from pdctl.api.views import in_process, instance_view, instance_views
 from pdctl.contract.resources import CommandView, InstanceView
@@ -31,10 +33,15 @@ def find(plane: ControlPlane, id_: str) -> Instance:
     return one
 
 
-@router.get("", operation_id="listInstances")
-async def list_instances(request: Request, plane: Plane) -> list[InstanceView]:
+@router.get(
+    "", operation_id="listInstances", response_model=list[InstanceView] | list[dict[str, Any]]
+)
+async def list_instances(
+    request: Request, plane: Plane, fields: Fields = None
+) -> list[InstanceView] | Response:
     """Every instance."""
-    return instance_views(plane, cast("Rates", request.app.state.rates))
+    found = instance_views(plane, cast("Rates", request.app.state.rates))
+    return found if fields is None else JSONResponse(trimmed(found, InstanceView, fields))
 
 
 @router.get("/{id}", operation_id="getInstance")

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi import Path as PathParameter
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from pdctl.api.context import Plane
+from pdctl.api.fields import Fields, trimmed
 from pdctl.api.records import kv_bytes_per_token, request_view
 from pdctl.api.requests_export import export
 from pdctl.api.views import simulated
-from pdctl.contract.resources import RequestPage, RequestView
+from pdctl.contract.resources import RequestPage, RequestPart, RequestView
 from pdctl.control.plane import ControlPlane
 from pdctl.control.request_log import arrange
 from pdctl.domain.errors import NotFoundError
@@ -39,7 +40,9 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("", operation_id="listRequests", response_model=RequestPage, responses=DESCRIBED)
+@router.get(
+    "", operation_id="listRequests", response_model=RequestPage | RequestPart, responses=DESCRIBED
+)
 async def list_requests(
     plane: Plane,
     *,
@@ -60,6 +63,7 @@ async def list_requests(
         Literal["json", "jsonl"],
         Query(alias="format", description="jsonl: stream all that match, without a limit."),
     ] = "json",
+    fields: Fields = None,
 ) -> RequestPage | Response:
     """Finished requests in the order of finishing, newest first."""
     query = RequestQuery(
@@ -71,12 +75,16 @@ async def list_requests(
     found, note = await _find(plane, query)
     shown = found[:limit]
     per_token, made_up = kv_bytes_per_token(plane.state.fleet), simulated(plane)
-    return RequestPage(
+    page = RequestPage(
         simulated=made_up,
         items=[request_view(record, per_token, simulated=made_up) for record in shown],
         next=shown[-1].id if len(found) > limit else None,
         note=note,
     )
+    if fields is None:
+        return page
+    some = trimmed(page.items, RequestView, fields)
+    return JSONResponse(page.model_dump(mode="json", exclude={"items"}) | {"items": some})
 
 
 @router.get("/{id:path}", operation_id="getRequest")

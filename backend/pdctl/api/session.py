@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
-from pdctl.api.context import Access, Asking, Caller, Plane, Who
+from pdctl.api.context import Access, Asking, Caller, Plane, Who, peer_of
 from pdctl.api.errors import problem
 from pdctl.api.guard import presented
 from pdctl.api.views import moment
@@ -17,8 +17,6 @@ from pdctl.domain.access import Unsigned
 from pdctl.domain.events import EventKind
 
 router = APIRouter(prefix="/session", tags=["session"])
-INSIDE = "in-process"
-"""The client address of calls that the web console makes within this process."""
 
 
 @router.post("", operation_id="signIn", status_code=201, response_model=SessionView)
@@ -31,7 +29,7 @@ async def sign_in(
             404, "no_users", "This pdctl knows no users.",
             "`pdctl users add NAME` makes an access file; PDCTL_ACCESS_FILE names it.",
         )  # fmt: skip
-    found = await access.sign_in(body.user, body.password, _address(request))
+    found = await access.sign_in(body.user, body.password, peer_of(request))
     if isinstance(found, Unsigned):
         if not found.wait_s:
             name = body.user if found.known else "somebody unknown"
@@ -68,12 +66,6 @@ def _refusal(found: Unsigned) -> Response:
         "`pdctl users passwd NAME` on its machine sets another one.",
         headers={"WWW-Authenticate": "Bearer"},
     )  # fmt: skip
-
-
-def _address(request: Request) -> str:
-    """Where it comes from: of the browser, when the web console asks for it."""
-    host = request.client.host if request.client else ""
-    return request.headers.get("x-pdctl-peer", host) if host == INSIDE else host
 
 
 def _tell(plane: ControlPlane, verb: str, who: Caller, outcome: str, message: str = "") -> None:

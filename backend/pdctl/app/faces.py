@@ -10,7 +10,7 @@ import httpx2
 from pdctl.adapters.access import open_access
 from pdctl.adapters.adminserver import AdminServer, Wire, listen
 from pdctl.api import create_api
-from pdctl.api.session import INSIDE
+from pdctl.api.context import INSIDE
 from pdctl.app.life import Face
 from pdctl.client.admin import AdminClient
 from pdctl.control.plane import ControlPlane

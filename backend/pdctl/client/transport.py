@@ -37,6 +37,7 @@ TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 STREAM_TIMEOUT = httpx2.Timeout(30.0, connect=5.0, read=3 * PING_S)
 FOLLOW_TIMEOUT = httpx2.Timeout(30.0, connect=5.0, read=None)
 KEY = "Idempotency-Key"
+PEER = "X-Pdctl-Peer"
 RETRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Pauses before a write is sent again: a pdctl that is started again is back by then."""
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -65,12 +66,15 @@ class Transport:
     @property
     def authorised(self) -> bool:
         """A token is shown with every call."""
-        return bool(self._auth)
+        return "Authorization" in self._auth
 
-    def acting_as(self, token: str | None) -> Self:
-        """The same connections on behalf of another caller, such as one browser session."""
+    def acting_as(self, token: str | None, *, peer: str = "") -> Self:
+        """The same connections on behalf of another caller, such as one browser session.
+
+        `peer`: its address, which a server believes of calls within its own process only.
+        """
         other = copy.copy(self)
-        other._auth = _bearer(token)  # noqa: SLF001 - a copy of ourselves
+        other._auth = _bearer(token) | ({PEER: peer} if peer else {})  # noqa: SLF001 - a copy of ourselves
         return other
 
     async def __aenter__(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from pdctl.contract.wire import SCHEMA_VERSION, Wire
 
@@ -65,6 +65,8 @@ class ComparePage(Wire):
 
 class MarkBody(Wire):
     """A name for this moment."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "before-switch"}]})
 
     name: str = Field(min_length=1, max_length=64)
 

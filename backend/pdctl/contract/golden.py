@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from pdctl.contract.wire import SCHEMA_VERSION, Wire
 
 
 class GoldenBody(Wire):
     """Which pair; null: the one that was checked longest ago."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{}, {"prefill": "prefill-0", "decode": "decode-1"}]}
+    )
 
     prefill: str | None = Field(default=None, max_length=256)
     decode: str | None = Field(default=None, max_length=256)

@@ -68,7 +68,7 @@ class AdoptedView(Wire):
 class KillBody(BaseModel):
     """How to end an engine."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"force": False}]})
 
     force: bool = False
     """End it although another pdctl supervises it."""
@@ -77,6 +77,6 @@ class KillBody(BaseModel):
 class AdoptBody(BaseModel):
     """Where an engine shall belong."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"pool": "decode"}]})
 
     pool: str = Field(min_length=1, max_length=200)

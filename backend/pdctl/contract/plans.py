@@ -11,6 +11,15 @@ from pdctl.contract.wire import SCHEMA_VERSION, Wire
 from pdctl.domain.topology import Mode, Role
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+FLEET_EXAMPLE = """[fleet]
+model = "/models/llama"
+[engine]
+kind = "simulated"
+[pools.prefill]
+size = 1
+[pools.decode]
+size = 2
+"""
 Names = Annotated[list[Name], Field(max_length=1000)]
 
 
@@ -65,7 +74,10 @@ class PoolPut(BaseModel):
 class FleetPut(BaseModel):
     """A whole fleet file."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"file": FLEET_EXAMPLE}]},
+    )
 
     file: str = Field(max_length=1_000_000)
     """Its text (TOML)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -286,6 +287,16 @@ class RequestPage(Wire):
     next: str | None = None
     note: str = ""
     """Why the page may be incomplete (for example: the store does not answer)."""
+
+
+class RequestPart(Wire):
+    """Finished requests with the fields that were asked for."""
+
+    schema_version: int = SCHEMA_VERSION
+    simulated: bool = False
+    items: list[dict[str, Any]]
+    next: str | None = None
+    note: str = ""
 
 
 class HistogramView(Wire):

@@ -129,7 +129,9 @@ class SignalHistoryPage(Wire):
 class AckBody(BaseModel):
     """Why it is in good hands."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"note": "restarting it"}]}
+    )
 
     note: str = Field(default="", max_length=500)
 

@@ -48,7 +48,8 @@ class Shell:
 
     def client(self, request: Request) -> AdminClient:
         """The admin client that acts for this browser."""
-        return self._client.acting_as(request.cookies.get(security.TOKEN_COOKIE))
+        peer = request.client.host if request.client else ""
+        return self._client.acting_as(request.cookies.get(security.TOKEN_COOKIE), peer=peer)
 
     def page(
         self,
