@@ -11,7 +11,7 @@ MINUTES ?= 30
 STREAMS ?= 200
 STAMP := $(VENV)/.complete
 
-.PHONY: help setup engine browser postgres prometheus demo test crashtest check fix run bench bench-router bench-recording bench-rest soak lock bench-policies screenshots clean clean-engine migration
+.PHONY: help setup engine browser postgres prometheus demo test crashtest check fix run bench bench-router bench-recording bench-rest soak lock bench-policies bench-terminal screenshots clean clean-engine migration
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ soak: setup ## Streams, kills and disconnects; nothing may be left (MINUTES=30 S
 
 bench-rest: setup ## CPU at rest and time to a plan, 200 simulated instances
 	$(BIN)/python -m benchmarks.rest
+
+bench-terminal: setup ## CPU of the terminal console, 200 instances and 1000 requests a second
+	$(BIN)/python -m benchmarks.terminal
 
 bench-policies: setup ## Routing policies on chat, documents, agents and bursts, in virtual time
 	$(BIN)/python -m benchmarks.policies

@@ -162,7 +162,7 @@ class Follower:
         plans: tuple[tuple[str, bool, bool, float, Callable[[], Coroutine[Any, Any, Any]]], ...] = (
             ("fleet", True, state.fleet_old, 0.5, self._list_fleet),
             ("gauges", looking.gauges, True, 2.0, self._list_fleet),
-            ("pairs", True, state.pairs_old, 10.0 if many else 0.5, self._list_pairs),
+            ("pairs", True, state.pairs_old, 15.0 if many else 0.5, self._list_pairs),
             ("requests", looking.requests, state.requests_old, 1.0, self._list_requests),
             ("latency", looking.latency, state.latency_old, 2.0, self._list_latency),
             ("operations", looking.operations, state.operations_old, 0.5, self._list_operations),

@@ -194,11 +194,15 @@ class OperatingApp(App[int]):
         if to is not None:
             self.plan(asks.move(one.id, to))
 
-    def open_operation(self, id_: str) -> None:
+    @work(exclusive=True, group="open")
+    async def open_operation(self, id_: str) -> None:
         """An operation: how far it is, its plan, and the way to take it back."""
-        found = next((one for one in self.state.operations if one.id == id_), None)
-        if found is not None:
-            self.push_screen(PlanScreen(operation=found))
+        try:
+            found = await self.client.operation(id_)
+        except ClientError as error:
+            self.refused(error)
+        else:
+            await self.push_screen(PlanScreen(operation=found))
 
     @work(exclusive=True, group="verb")
     async def clear_failure(self, instance: str) -> None:

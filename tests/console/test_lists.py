@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from pdctl.domain.change import Change
 from pdctl.domain.events import EventKind
 from pdctl.domain.lifecycle import Phase, Reason
+from pdctl_console import model
+from pdctl_console.screens import audit, history, operations
 from pdctl_console.screens.pairs import PairsScreen
 from pdctl_console.widgets.pair_matrix import PairMatrix
 from tests.console.stage import Stage, staged
@@ -24,6 +30,12 @@ async def test_events_show_each_rung_and_are_filtered(tmp_path: Path) -> None:
         assert "stop: kill" in text
         assert "rungs of the stop ladder only" in text
         assert "holds it" not in text
+        await stage.press("space")
+        stage.world.publish(EventKind.STOP_RUNG, "decode-2", RUNG)
+        await stage.told()
+        assert "decode-2" not in await stage.shows("paused")
+        await stage.press("space")
+        await stage.shows("decode-2")
         await stage.press("escape", "i", *"e-0", "enter")
         await stage.shows("about decode-0", "an operator holds it")
         assert "stop: kill" not in stage.text()
@@ -34,6 +46,36 @@ async def test_events_show_each_rung_and_are_filtered(tmp_path: Path) -> None:
         assert "stop: kill" in await stage.shows("faults only")
         await stage.press("enter")
         await stage.shows("instance.stop_rung", "rung          kill")
+
+
+async def test_older_ones_than_those_that_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((history, "PAGE"), (audit, "PAGE"), (operations, "PAGE")):
+        monkeypatch.setattr(module, name, 2)
+    for name in ("REVISIONS_KEPT", "AUDIT_KEPT", "OPERATIONS_KEPT"):
+        monkeypatch.setattr(model, name, 2)
+    async with staged("normal", tmp_path, (160, 34)) as stage:
+        who: dict[str, Any] = {"actor": "ada", "source": "cli"}
+        plans = stage.world.plane.plans
+        for size in (3, 4, 5, 6):
+            change = Change(sizes=(("prefill", size),))
+            await plans.apply((await plans.make(change, **who)).id, **who)
+        await stage.told()
+        for key, screen, kept in (
+            ("7", "history", "prefill 5 -> 6"), ("6", "operations", "prefill 5 -> 6"),
+            ("8", "audit", "prefill 5 -> 6"),
+        ):  # fmt: skip
+            await stage.go(key, screen)
+            await stage.shows(kept, "2 of 2 ")
+            assert "prefill 3 -> 4" not in stage.text()
+            await stage.press("greater_than_sign")
+            await stage.shows(kept, "prefill 3 -> 4", "4 of 4 ")
+        await stage.go("7", "history")
+        await stage.press("greater_than_sign", "greater_than_sign")
+        await stage.shows("There are no older revisions.")
+        await stage.press("end", "enter")
+        await stage.shows("Revision 1", "pdctl undo --to 1")
 
 
 async def test_the_matrix_and_its_pair_in_words(tmp_path: Path) -> None:

@@ -180,6 +180,12 @@ class World:
         self._walk()
         self._write_logs()
 
+    def requests_end(self, number: int) -> None:
+        """So many more requests have ended now."""
+        now = self.clock.now()
+        for _ in range(number):
+            self.data_plane.queue.put_nowait(self._record(now))
+
     def _walk(self) -> None:
         """Let the last decode instance live through its phases, and restarts come back."""
         moves = {

@@ -120,11 +120,7 @@ def _route(app: FastAPI) -> None:
     for module in (
         fleet, desired, instances, logs, mode, router, plans, revisions, audit, requests,
         histograms, goodput, truth, compare, marks, golden, events, detach, orphans, bundle,
-<<<<<<< HEAD
-        session, signals, past,
-=======
-        session, signals, keys,
->>>>>>> c11b631 (Lists of chosen fields, names of API keys, examples of every write; a shared name is told by its address)
+        session, signals, past, keys,
     ):  # fmt: skip
         v1.include_router(module.router)
     app.include_router(v1)

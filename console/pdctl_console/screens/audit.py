@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pdctl.contract.history import AuditEntryView
 from pdctl_console import format as fmt
 from pdctl_console.follower import Look
+from pdctl_console.model import AUDIT_KEPT as PAGE
 from pdctl_console.model import ViewState
 from pdctl_console.screens.dialogs import Text
 from pdctl_console.screens.listing import ListScreen
@@ -28,11 +29,17 @@ class AuditScreen(ListScreen):
         Column("Time"), Column("Verb"), Column("Outcome"), Column("About", longest=24),
         Column("By", longest=24), Column("Change", longest=160), Column("Message", longest=200),
     )  # fmt: skip
+    KEY = "seq"
     EMPTY = "Nobody has changed anything yet."
 
     def items(self, state: ViewState) -> Sequence[AuditEntryView]:
         """Newest first."""
         return state.audit
+
+    async def before(self, oldest: AuditEntryView) -> Sequence[AuditEntryView]:
+        """Earlier ones."""
+        page = await self.console.client.audit(limit=PAGE, before=oldest.seq)
+        return page.items[::-1]
 
     def row(self, item: AuditEntryView, state: ViewState) -> Row:
         """An entry in its columns."""
@@ -57,7 +64,7 @@ class AuditScreen(ListScreen):
     def on_row_table_chosen(self, event: RowTable.Chosen) -> None:
         """An entry, whole."""
         event.stop()
-        known = self.console.state.audit
+        known = self.every(self.console.state)
         found = next((one for one in known if str(one.seq) == event.key), None)
         if found is not None:
             verb = found.verb.replace("_", " ")

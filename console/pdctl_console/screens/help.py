@@ -13,7 +13,7 @@ _KEYS = {
     "question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "space": "Space",
     "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "up": "↑", "down": "↓",
     "left": "←", "right": "→", "backspace": "Backspace",
-    "colon": ":", "plus": "+", "minus": "-", "equals_sign": "=",
+    "greater_than_sign": ">", "colon": ":", "plus": "+", "minus": "-", "equals_sign": "=",
 }  # fmt: skip
 _NOISE = {"tab", "shift+tab", "ctrl+c", "super+c", "ctrl+q"}
 _ABOUT: tuple[Line, ...] = (

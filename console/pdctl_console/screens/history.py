@@ -13,6 +13,7 @@ from pdctl.contract import asks
 from pdctl.contract.history import RevisionView
 from pdctl_console import format as fmt
 from pdctl_console.follower import Look
+from pdctl_console.model import REVISIONS_KEPT as PAGE
 from pdctl_console.model import ViewState
 from pdctl_console.screens.dialogs import Text
 from pdctl_console.screens.listing import ListScreen
@@ -30,6 +31,7 @@ class HistoryScreen(ListScreen):
         Column("By", longest=20), Column("Changed", longest=160), Column("Why", longest=160),
     )  # fmt: skip
     NOUN = "revisions"
+    KEY = "revision"
     EMPTY = "No revision is known yet."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("u", "undo", "Go back to it"),
@@ -40,6 +42,10 @@ class HistoryScreen(ListScreen):
     def items(self, state: ViewState) -> Sequence[RevisionView]:
         """Newest first."""
         return state.revisions
+
+    async def before(self, oldest: RevisionView) -> Sequence[RevisionView]:
+        """Earlier ones."""
+        return (await self.console.client.revisions(PAGE, oldest.revision)).items
 
     def row(self, item: RevisionView, state: ViewState) -> Row:
         """A revision in its columns."""
@@ -64,7 +70,7 @@ class HistoryScreen(ListScreen):
         return action != "faults" and super().check_action(action, parameters)
 
     def _chosen(self, key: str | None) -> RevisionView | None:
-        known = self.console.state.revisions
+        known = self.every(self.console.state)
         return next((one for one in known if str(one.revision) == key), None)
 
     def on_row_table_chosen(self, event: RowTable.Chosen) -> None:

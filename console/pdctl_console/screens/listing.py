@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from pdctl.client.errors import ClientError
 from pdctl_console.model import ViewState
 from pdctl_console.screens.base import MainScreen
 from pdctl_console.styled import Line, Part, clean, text_of, told
@@ -24,20 +26,38 @@ class ListScreen(MainScreen):
     PLACEHOLDER: ClassVar[str] = "part of any column; !part leaves out"
     EMPTY: ClassVar[str] = "Nothing yet."
     ORDER: ClassVar[str] = "newest first"
+    KEY: ClassVar[str] = ""
+    """What names an item, where older ones than those that are kept can be asked for."""
     AUTO_FOCUS = "#list"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter"),
         Binding("f", "faults", "Faults only"),
+        Binding("greater_than_sign", "older", "Older"),
+        Binding("space", "pause", "Hold the list still", show=False),
         Binding("escape", "drop", "Drop filters", show=False),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._text, self._faults = "", False
+        self._older: list[Any] = []
+        self._held: ViewState | None = None
 
     def items(self, state: ViewState) -> Sequence[Any]:
         """Everything that is known, newest first."""
         raise NotImplementedError
+
+    async def before(self, oldest: Any) -> Sequence[Any]:
+        """The page of items before `oldest`, newest first; for screens with a KEY."""
+        raise NotImplementedError
+
+    def every(self, state: ViewState) -> Sequence[Any]:
+        """What is known, and the older ones that were asked for."""
+        kept = self.items(state)
+        if not self._older:
+            return kept
+        names = {getattr(one, self.KEY) for one in kept}
+        return [*kept, *(one for one in self._older if getattr(one, self.KEY) not in names)]
 
     def row(self, item: Any, state: ViewState) -> Row:
         """An item as a row."""
@@ -67,7 +87,8 @@ class ListScreen(MainScreen):
 
     def draw(self, state: ViewState) -> None:
         """Draw the rows that pass the filters."""
-        known = self.items(state)
+        state = self._held or state
+        known = self.every(state)
         rows = [
             row for item in known
             if not (self._faults and not self.faulty(item))
@@ -94,6 +115,8 @@ class ListScreen(MainScreen):
             parts += [(f"  {how} ", "muted"), (clean(self._text.removeprefix("!")), "key")]
         if self._faults:
             parts.append(("  faults only", "warn"))
+        if self._held is not None:
+            parts.append(("  paused", "warn"))
         return tuple(part for part in (*parts, *self.notes(state)) if part[0])
 
     @property
@@ -105,6 +128,31 @@ class ListScreen(MainScreen):
         """Draw what is known now."""
         self.draw(self.console.state)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Some lists are known whole."""
+        return (action != "older" or bool(self.KEY)) and super().check_action(action, parameters)
+
+    @work(exclusive=True, group="older")
+    async def action_older(self) -> None:
+        """The page before the oldest that is shown."""
+        known = self.every(self.console.state)
+        if not known:
+            return
+        try:
+            found = await self.before(known[-1])
+        except ClientError as error:
+            self.console.refused(error)
+            return
+        if not found:
+            self.app.notify(f"There are no older {self.NOUN}.")
+        self._older += found
+        self.again()
+
+    def action_pause(self) -> None:
+        """Hold the list still; what happens meanwhile is collected."""
+        self._held = None if self._held is not None else self.console.state
+        self.again()
+
     def action_filter(self) -> None:
         """Type a filter."""
         field = self.query_one(Input)
@@ -113,7 +161,7 @@ class ListScreen(MainScreen):
 
     def action_drop(self) -> None:
         """Drop all filters."""
-        self._text, self._faults = "", False
+        self._text, self._faults, self._held = "", False, None
         field = self.query_one(Input)
         field.value, field.display = "", False
         self.query_one("#list").focus()

@@ -16,6 +16,7 @@ from pdctl.contract.resources import RouterView
 from pdctl_console import format as fmt
 from pdctl_console import planned
 from pdctl_console.follower import Look
+from pdctl_console.model import OPERATIONS_KEPT as PAGE
 from pdctl_console.model import RUNNING, ViewState
 from pdctl_console.screens.listing import ListScreen
 from pdctl_console.styled import Line, Part, clean, plain, told
@@ -40,6 +41,7 @@ class OperationsScreen(ListScreen):
         Column("Began"), Column("By", longest=20), Column("What", longest=160), Column("Operation"),
     )  # fmt: skip
     NOUN = "operations"
+    KEY = "id"
     EMPTY = "No plan has been applied yet. On the fleet screen + - d r v x and m make one."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "cancel", "Cancel it")]
 
@@ -56,6 +58,10 @@ class OperationsScreen(ListScreen):
     def items(self, state: ViewState) -> Sequence[OperationView]:
         """Newest first."""
         return state.operations
+
+    async def before(self, oldest: OperationView) -> Sequence[OperationView]:
+        """Earlier ones."""
+        return (await self.console.client.operations(PAGE, oldest.revision)).items
 
     def row(self, item: OperationView, state: ViewState) -> Row:
         """An operation in its columns."""
@@ -96,7 +102,7 @@ class OperationsScreen(ListScreen):
     @work(exclusive=True, group="cancel")
     async def action_cancel(self) -> None:
         """Take the operation under the cursor back, after asking."""
-        known = self.console.state.operations
+        known = self.every(self.console.state)
         one = next((one for one in known if one.id == self.selected), None)
         if one is None:
             return

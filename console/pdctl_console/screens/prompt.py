@@ -15,7 +15,7 @@ from pdctl.domain.errors import OperatorError
 from pdctl_console import command
 from pdctl_console.command import Go
 from pdctl_console.model import ViewState
-from pdctl_console.styled import Line, Part, clean, told
+from pdctl_console.styled import Part, clean, told
 from pdctl_console.widgets.block import Block
 
 SHOWN = 40
@@ -62,8 +62,7 @@ class Prompt(ModalScreen[Ask | Go | None]):
         try:
             meant = command.read(text)
         except OperatorError as error:
-            said: Line = ((f"{clean(str(error))} ", "bad"), (clean(error.hint), ""))
-            self.query_one("#next", Block).put(said)
+            self.query_one("#next", Block).put(told(str(error), "bad"))
             return
         if self._history[-1:] != [text]:
             self._history.append(text)
