@@ -81,10 +81,7 @@ async def list_requests(
         next=shown[-1].id if len(found) > limit else None,
         note=note,
     )
-    if fields is None:
-        return page
-    some = trimmed(page.items, RequestView, fields)
-    return JSONResponse(page.model_dump(mode="json", exclude={"items"}) | {"items": some})
+    return page if fields is None else _part(page, fields)
 
 
 @router.get("/{id:path}", operation_id="getRequest")
@@ -100,6 +97,12 @@ async def get_request(id_: Id, plane: Plane) -> RequestView:
     per_token = kv_bytes_per_token(plane.state.fleet)
     view = request_view(record, per_token, simulated=simulated(plane))
     return view.model_copy(update={"kv": plane.truth.of(record.id) or ""})
+
+
+def _part(page: RequestPage, fields: str) -> Response:
+    """The page with these fields of each request only."""
+    some = trimmed(page.items, RequestView, fields)
+    return JSONResponse(page.model_dump(mode="json", exclude={"items"}) | {"items": some})
 
 
 def _ends(pair: str | None) -> tuple[str, str] | None:
