@@ -4,7 +4,7 @@
 set -uo pipefail
 PYTHON=${PYTHON:-.venv/bin/python}
 failed=.pytest_cache/v/cache/lastfailed
-most=5  # more than that is no accident
+most=8  # more than that is no accident; tests that share a fleet fall together
 
 rm -f "$failed"
 "$PYTHON" -m pytest "$@"
