@@ -9,6 +9,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.e2e.live import LiveFleet
+from tests.e2e.test_messages import record_of
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_n_of_two_is_served_whole_and_says_why(fleet: LiveFleet, client: openai.
         model="tiny", prompt="Twice", max_tokens=3, n=2
     )
     assert len(answer.parse().choices) == 2
-    record = fleet.get(f"/api/v1/requests/{answer.headers['x-request-id']}")
+    record = record_of(fleet, answer.headers["x-request-id"])
     assert record["path"] == "aggregated"
     assert record["path_reason"]
 
