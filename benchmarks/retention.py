@@ -22,6 +22,7 @@ from typing import TypeVar
 from tests.fakes.records import record
 
 from pdctl.adapters.store.repository import SqlStore
+from pdctl.app.opened import Stopped
 from pdctl.control.retention import LOOK_S, Retention
 from pdctl.domain.handoff import Outcome, RequestRecord
 from pdctl.domain.keeping import MIB, Keeping
@@ -35,19 +36,8 @@ FAILED = 0.01
 BEGIN = 1.7e9
 
 
-class RunningAhead:
+class RunningAhead(Stopped):
     """A clock that stands where the benchmark puts it; who sleeps lets others go first."""
-
-    def __init__(self) -> None:
-        self.at = BEGIN
-
-    def now(self) -> float:
-        """Wall time, UTC seconds."""
-        return self.at
-
-    def monotonic(self) -> float:
-        """The same."""
-        return self.at
 
     async def sleep(self, seconds: float) -> None:
         """At once."""
@@ -105,7 +95,7 @@ class Day:
 
 async def fill(hours: float, day: Day, keeping: Keeping, store: SqlStore) -> None:
     """Let the hours pass, and print what is there then."""
-    clock, asked = RunningAhead(), Asked(store)
+    clock, asked = RunningAhead(BEGIN), Asked(store)
     retention, begun, written = Retention(keeping, store, clock), time.perf_counter(), 0
     asking = spawn(asked.run(), name="questions")
     pruned = clock.at

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import httpx2
 import pytest
 from tests.fakes.records import record
 from tests.fakes.world import World
@@ -107,6 +108,16 @@ async def test_a_store_that_has_nothing_of_memory_yet(
     assert await every(client, 100) == [
         one.id for one in [*reversed(records[40:]), *reversed(records[:30])]
     ]
+
+
+async def test_pages_and_exports_say_that_where_they_go_on_is_gone(
+    client: AdminClient, http: httpx2.AsyncClient
+) -> None:
+    page = await client.requests(before="pruned")
+    assert (page.items, page.note) == ([], "'pruned' is held no more. Begin with the newest again.")
+    asked = {"before": "pruned", "format": "jsonl"}
+    answer = await http.get("/api/v1/requests", params=asked)
+    assert (answer.status_code, answer.json()["code"]) == (404, "before_gone")
 
 
 async def test_one_request_from_memory_and_from_the_store(

@@ -72,7 +72,10 @@ async def list_requests(
     )  # fmt: skip
     if format_ == "jsonl":
         return await export(plane, query, _find)
-    found, note = await _find(plane, query)
+    try:
+        found, note = await _find(plane, query)
+    except NotFoundError as gone:  # who turns pages is told on the page
+        found, note = [], str(gone)
     shown = found[:limit]
     per_token, made_up = kv_bytes_per_token(plane.state.fleet), simulated(plane)
     page = RequestPage(
@@ -114,7 +117,7 @@ def _ends(pair: str | None) -> tuple[str, str] | None:
 
 
 async def _find(plane: ControlPlane, query: RequestQuery) -> tuple[list[RequestRecord], str]:
-    """Memory first; the store when memory is too short for the page."""
+    """Memory first; the store when memory is too short. NotFoundError: `before` is gone."""
     fresh = plane.requests.query(query)
     if not query.slowest and len(fresh) >= query.limit:
         return fresh, ""
@@ -125,7 +128,9 @@ async def _find(plane: ControlPlane, query: RequestQuery) -> tuple[list[RequestR
         log.exception("the store did not answer a request query")
         return fresh, "The store does not answer: only requests held in memory are shown."
     if query.before is not None and not held and await plane.store.request(query.before) is None:
-        return [], f"{query.before} is held no more: begin with the newest again."
+        raise NotFoundError(
+            "before_gone", f"{query.before!r} is held no more.", "Begin with the newest again."
+        )
     seen = {(record.id, record.received_at) for record in fresh}
     older = [record for record in stored if (record.id, record.received_at) not in seen]
     if query.slowest:

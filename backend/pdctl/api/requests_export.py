@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 from pdctl.api.records import kv_bytes_per_token, request_view
 from pdctl.api.views import simulated
 from pdctl.control.plane import ControlPlane
-from pdctl.domain.errors import InternalError, NotFoundError
+from pdctl.domain.errors import InternalError
 from pdctl.domain.handoff import RequestRecord
 from pdctl.domain.request_query import RequestQuery
 
@@ -40,8 +40,6 @@ async def _lines(
 
 async def _page(plane: ControlPlane, query: RequestQuery, find: Find) -> list[RequestRecord]:
     found, note = await find(plane, query)
-    if note and "held no more" in note:
-        raise NotFoundError("before_gone", note, "Leave `before` out.")
     if note:
         raise InternalError("store_away", note, "Export again when `pdctl status` says it is back.")
     return found
