@@ -72,10 +72,7 @@ async def list_requests(
     )  # fmt: skip
     if format_ == "jsonl":
         return await export(plane, query, _find)
-    try:
-        found, note = await _find(plane, query)
-    except NotFoundError as gone:  # who turns pages is told on the page
-        found, note = [], str(gone)
+    found, note = await _turned(plane, query)
     shown = found[:limit]
     per_token, made_up = kv_bytes_per_token(plane.state.fleet), simulated(plane)
     page = RequestPage(
@@ -114,6 +111,14 @@ def _ends(pair: str | None) -> tuple[str, str] | None:
         return None
     prefill, _, decode = pair.partition(">")
     return (prefill.strip(), decode.strip())
+
+
+async def _turned(plane: ControlPlane, query: RequestQuery) -> tuple[list[RequestRecord], str]:
+    """The same for who turns pages: that `before` is gone is said on the page."""
+    try:
+        return await _find(plane, query)
+    except NotFoundError as gone:
+        return [], str(gone)
 
 
 async def _find(plane: ControlPlane, query: RequestQuery) -> tuple[list[RequestRecord], str]:
