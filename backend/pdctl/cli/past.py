@@ -36,7 +36,8 @@ def lines(terminal: Terminal, past: PastView) -> list[str]:
         )
         for one in past.instances
     ]  # fmt: skip
-    result += terminal.table(("INSTANCE", "PHASE", "FOR", "DETAIL"), rows)
+    head = ("INSTANCE", "PHASE", "FOR", "DETAIL")
+    result += terminal.table(head, rows) if rows else ["No instance is known from then."]
     pairs = [(f"{one.prefill} > {one.decode}", one.state, one.message) for one in past.pairs]
     if pairs:
         result += ["", *terminal.table(("PAIR", "STATE", ""), pairs)]

@@ -45,20 +45,24 @@ def instances_at(facts: Sequence[Event], now: Fleet, at: float) -> list[Instance
             found[one.id] = InstanceThen(
                 one.id, one.pool, one.phase.value, one.reason.value, one.message, one.since
             )
+    later: set[str] = set()
     for fact in facts:
-        if fact.kind is EventKind.INSTANCE_CHANGED:
-            _take(found, fact, at)
+        if fact.kind is not EventKind.INSTANCE_CHANGED:
+            continue
+        if fact.at <= at:
+            _take(found, fact)
+        elif fact.subject not in found and fact.subject not in later:
+            later.add(fact.subject)
+            if fact.data.get("phase") not in (None, "pending"):  # it did not begin with this
+                pool = str(fact.data.get("pool") or "")
+                found[fact.subject] = InstanceThen(fact.subject, pool, None)
     return [found[id_] for id_ in sorted(found)]
 
 
-def _take(found: dict[str, InstanceThen], fact: Event, at: float) -> None:
+def _take(found: dict[str, InstanceThen], fact: Event) -> None:
     id_, data = fact.subject, fact.data
     phase, pool = data.get("phase"), str(data.get("pool") or "")
     known = found.get(id_)
-    if fact.at > at:
-        if known is None and phase not in (None, "pending"):
-            found[id_] = InstanceThen(id_, pool, None)
-        return
     if phase is None:
         found.pop(id_, None)
         return
