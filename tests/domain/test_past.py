@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fakes.fleets import fleet
-
 from pdctl.domain.events import Event, EventKind, Seq
 from pdctl.domain.fleet import Fleet
 from pdctl.domain.past import instances_at
+from tests.fakes.fleets import fleet
 
 NOBODY = Fleet(fleet(1, 1))
 
