@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdctl.domain.events import Event, EventKind, Seq
+from pdctl.domain.events import Event, EventKind
 from pdctl.domain.fleet import Fleet
+from pdctl.domain.ids import Seq
 from pdctl.domain.past import instances_at
 from tests.fakes.fleets import fleet
 

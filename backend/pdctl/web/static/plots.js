@@ -59,6 +59,7 @@
           value: (u, value) => say(unit, value),
         })),
       ],
+      legend: { markers: { dash: (u, at) => (u.series[at].dash ? "dotted" : "solid"), fill: "transparent" } },
       cursor: {
         sync: { key: "pdctl", setSeries: false },
         drag: { x: true, y: false, setScale: false },
